@@ -1,0 +1,191 @@
+"""The settings: their names, defaults, limits and meaning, in one table. Each is taken from the environment, else from
+`config.toml` in CEMS_HOME, else from its default. `cems config` and the reference in docs are made from this table."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import stat
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import msgspec
+import platformdirs
+
+from cems.errors import SettingsError
+from cems.models import CONCEPTS
+
+_FILE_LIMIT = 1024 * 1024
+
+Seconds = Annotated[float, msgspec.Meta(ge=0.01, le=86400 * 366)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
+Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+def _field(default: Any, toml: str, meaning: str, *, secret: bool = False, also: tuple[str, ...] = ()) -> Any:
+    """One setting: its default, its key in config.toml, what it means; `also`: other environment variables it is taken
+    from when its own is not set."""
+    metadata = {"toml": toml, "meaning": meaning, "secret": secret, "also": also}
+    if isinstance(default, tuple):
+        return dataclasses.field(default_factory=lambda: default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The effective settings. The environment variable of `observer_batch_size` is CEMS_OBSERVER_BATCH_SIZE."""
+
+    home: Path = _field(Path(), "", "folder of everything CEMS keeps: database, model file, keys, locks, logs")
+    database_url: str = _field("", "database.url", "a Postgres >= 15 with pgvector >= 0.8 instead of the embedded one", secret=True)
+    reader_database_url: str = _field("", "database.reader_url", "the same server for the read side, by a user that may only read", secret=True)
+    owner: str = _field("", "database.owner", "whose memories these are on a shared server; default: the system user's name")
+
+    claude_config_dir: str = _field("", "observer.claude_config_dir", "folders that hold `projects`, separated by commas; default: ~/.claude and ~/.config/claude", also=("CLAUDE_CONFIG_DIR",))
+    observer_poll_interval: Seconds = _field(30.0, "observer.poll_interval", "seconds between two looks at every transcript, whatever the watcher says")
+    observer_batch_size: Positive = _field(50_000, "observer.batch_size", "bytes of new transcript of a session that make a batch")
+    observer_idle_time: Seconds = _field(300.0, "observer.idle_time", "seconds without a new line after which what has gathered is observed")
+    observer_watch: bool = _field(True, "observer.watch", "use file events as hints; without them only the poll finds new lines")
+    observer_exclude_projects: tuple[str, ...] = _field((), "observer.exclude_projects", "folders whose sessions are never read; patterns such as /home/me/clients/* cover what is below them")
+
+    gemini_api_key: str = _field("", "llm.gemini_api_key", "key of the Gemini API; without one, observations come from rules", secret=True, also=("GOOGLE_API_KEY", "GEMINI_API_KEY"))
+    gemini_base_url: str = _field("", "llm.gemini_base_url", "another address of the Gemini API, such as a gateway")
+    llm_model: str = _field("gemini-3.5-flash-lite", "llm.model", "model that writes observations")
+    llm_timeout: Seconds = _field(60.0, "llm.timeout", "seconds for one request, retries included")
+    llm_daily_calls: Count = _field(600, "llm.daily_calls", "calls a day and purpose; 0: none")
+    llm_daily_tokens: Count = _field(4_000_000, "llm.daily_tokens", "tokens a day and purpose, in and out; 0: none")
+
+    embedder: str = _field("local", "embedding.embedder", "`local` (bge-small on this machine), `gemini`, or `none` (keywords only)")
+    embedding_model: str = _field("gemini-embedding-001", "embedding.model", "the model when the embedder is `gemini`")
+    embedding_dimensions: Positive = _field(768, "embedding.dimensions", "numbers of a vector when the embedder is `gemini`")
+    embedding_model_dir: str = _field("", "embedding.model_dir", "folder of the local embedder's model file; default: `models` in CEMS_HOME")
+
+    extraction_concepts: tuple[str, ...] = _field(CONCEPTS, "extraction.concepts", "the concepts an observation may name")
+    extraction_attempts: Positive = _field(5, "extraction.attempts", "unusable answers after which a batch is split, and set aside when it cannot be")
+
+    log_level: str = _field("info", "log.level", "debug, info, warning or error")
+    log_format: str = _field("auto", "log.format", "`console`, `json`, or `auto`: JSON unless standard error is a terminal")
+
+    sources: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
+    """Where each setting that is not at its default came from."""
+
+    @property
+    def model_dir(self) -> Path:
+        """Folder of the local embedder's model file."""
+        return Path(self.embedding_model_dir) if self.embedding_model_dir else self.home / "models"
+
+    def claude_dirs(self, user_home: Path | None = None) -> list[Path]:
+        """The agent's configuration folders."""
+        if self.claude_config_dir:
+            return [Path(p.strip()).expanduser() for p in self.claude_config_dir.split(",") if p.strip()]
+        base = user_home or Path.home()
+        return [base / ".claude", Path(os.environ.get("XDG_CONFIG_HOME") or base / ".config") / "claude"]
+
+
+def fields() -> list[dataclasses.Field[Any]]:
+    """Every setting, in the order of the table."""
+    return [f for f in dataclasses.fields(Settings) if f.name != "sources"]
+
+
+def environment_name(field: dataclasses.Field[Any]) -> str:
+    """The environment variable of a setting."""
+    return "CEMS_" + field.name.upper()
+
+
+def default_home() -> Path:
+    """The platform's folder for a user's data."""
+    return Path(platformdirs.user_data_dir("cems", appauthor=False))
+
+
+def load(environment: Mapping[str, str] | None = None) -> Settings:
+    """The effective settings.
+
+    Raises:
+        SettingsError: a value cannot be used, a key does not exist, or the file may be read by others and holds a secret.
+    """
+    env = os.environ if environment is None else environment
+    home = Path(env.get("CEMS_HOME") or default_home()).expanduser()
+    from_file = _read_file(home / "config.toml")
+    hints = get_type_hints(Settings, include_extras=True)
+    values: dict[str, Any] = {"home": Path(os.path.abspath(home))}
+    sources: dict[str, str] = {"home": "CEMS_HOME"} if env.get("CEMS_HOME") else {}
+    for field in fields():
+        if field.name == "home":
+            continue
+        raw, source = _pick(field, env, from_file)
+        if source:
+            values[field.name] = _convert(raw, hints[field.name], source)
+            sources[field.name] = source
+    if from_file:
+        unknown = next(iter(from_file))
+        known = [f.metadata["toml"] for f in fields()]
+        near = difflib.get_close_matches(unknown, known, 1)
+        raise SettingsError(f"config.toml: there is no setting {unknown!r}", hint=f"did you mean {near[0]}?" if near else "`cems config` lists them all")
+    return _checked(Settings(**values, sources=sources))
+
+
+def _pick(field: dataclasses.Field[Any], env: Mapping[str, str], from_file: dict[str, Any]) -> tuple[Any, str]:
+    """(value, where from) of one setting; taken out of `from_file` so that what remains is unknown."""
+    in_file = from_file.pop(field.metadata["toml"], None)
+    name = environment_name(field)
+    if name in env:
+        return env[name], name
+    if in_file is not None:
+        return in_file, f"config.toml: {field.metadata['toml']}"
+    for other in field.metadata["also"]:
+        if env.get(other):
+            return env[other], other
+    return None, ""
+
+
+def _convert(raw: Any, wanted: Any, source: str) -> Any:
+    if isinstance(raw, str) and wanted == tuple[str, ...]:
+        raw = [part.strip() for part in raw.split(",") if part.strip()]
+    if isinstance(raw, str) and wanted is bool:
+        raw = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(raw.lower(), raw)
+    try:
+        return msgspec.convert(raw, wanted, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{source}: {error}") from None
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    """The file's settings as {section.key: value}; empty where there is no file."""
+    try:
+        with path.open("rb") as f:
+            mode = os.fstat(f.fileno()).st_mode
+            text = f.read(_FILE_LIMIT + 1)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+    if len(text) > _FILE_LIMIT:
+        raise SettingsError(f"{path} is larger than {_FILE_LIMIT} bytes")
+    try:
+        tables = tomllib.loads(text.decode("utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not valid TOML: {error}") from None
+    flat: dict[str, Any] = {}
+    for section, content in tables.items():
+        if isinstance(content, dict):
+            flat |= {f"{section}.{key}": value for key, value in content.items()}
+        else:
+            flat[section] = content
+    secrets = [f.metadata["toml"] for f in fields() if f.metadata["secret"] and f.metadata["toml"] in flat]
+    if secrets and stat.S_IMODE(mode) & 0o077:
+        raise SettingsError(f"{path} holds {secrets[0]} and others may read it", hint=f"chmod 600 '{path}'")
+    return flat
+
+
+def _checked(settings: Settings) -> Settings:
+    """Refuse values that no type can refuse."""
+    choices = {"embedder": ("local", "gemini", "none"), "log_format": ("auto", "console", "json"), "log_level": ("debug", "info", "warning", "error")}
+    for name, allowed in choices.items():
+        if getattr(settings, name) not in allowed:
+            raise SettingsError(f"CEMS_{name.upper()} must be one of {', '.join(allowed)}, not {getattr(settings, name)!r}")
+    if settings.embedding_dimensions > 3072:
+        raise SettingsError(f"CEMS_EMBEDDING_DIMENSIONS is {settings.embedding_dimensions}; an index holds at most 4,000 and the models give at most 3,072")
+    return settings

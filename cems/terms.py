@@ -1,0 +1,55 @@
+"""The keyword side of a text: the words that a language's stemmer would miss. Identifiers are split at underscores and
+camel humps and kept whole as well, paths give their parts, and scripts without spaces give pairs of characters. Writing
+and searching use the same function, so that both sides agree."""
+
+from __future__ import annotations
+
+import re
+
+TERMS_LIMIT = 8000
+"""Characters of terms a memory keeps."""
+
+_TOKEN = re.compile(r"[^\W_]+(?:[._\-:/@#+][^\W_]+)*[+#]*", re.UNICODE)
+_PARTS = re.compile(r"[._\-:/@#+]+")
+_HUMPS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\u0e00-\u0e7f]+")
+
+
+def terms(*texts: str) -> str:
+    """The terms of some texts, each once, in order, joined by spaces, within the limit."""
+    seen: dict[str, None] = {}
+    for text in texts:
+        for term in tokens(text):
+            seen.setdefault(term)
+    out, length = [], 0
+    for term in seen:
+        length += len(term) + 1
+        if length > TERMS_LIMIT:
+            break
+        out.append(term)
+    return " ".join(out)
+
+
+def tokens(text: str) -> list[str]:
+    """Every term of a text, in order, with repetitions."""
+    found: list[str] = []
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if len(token) > 200:
+            continue
+        found.append(_plain(token))
+        parts = [p for p in _PARTS.split(token) if p]
+        for part in parts:
+            if len(parts) > 1:
+                found.append(part.lower())
+            humps = _HUMPS.findall(part)
+            if len(humps) > 1:
+                found.extend(h.lower() for h in humps if len(h) > 1)
+            for run in _UNSPACED.findall(part):
+                found.extend(run[i : i + 2] for i in range(max(len(run) - 1, 1)))
+    return [t for t in found if t]
+
+
+def _plain(token: str) -> str:
+    """A whole identifier as one word that Postgres's parser leaves in one piece."""
+    return _PARTS.sub("", token).lower() or token.lower()

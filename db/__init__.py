@@ -1,0 +1,1 @@
+"""All that knows Postgres: embedded server, migrations, roles, transactions, named queries, search."""

@@ -1,0 +1,132 @@
+"""Connections and transactions. A `Database` is one role's way in: a small pool, an owner, and `transaction()`, the only
+place where work with the database begins. Each transaction sets its own role, owner and search path with transaction
+scope, so nothing depends on session state and a pooler fits in between."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import uuid
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import psycopg
+from pgvector.psycopg import register_vector
+from psycopg.rows import dict_row
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from cems.errors import DatabaseUnavailable
+
+Role = Literal["cems_owner", "cems_writer", "cems_reader"]
+Row = dict[str, Any]
+Connection = psycopg.Connection[Row]
+
+OUTAGES = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, DatabaseUnavailable)
+"""What a database that is away, restarting, out of space or locked raises: wait and try again, nothing was written."""
+
+_SCOPE = (
+    b"select set_config('role', %(role)s, true), set_config('cems.owner_id', %(owner)s, true),"
+    b" set_config('search_path', 'cems, public', true)"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Access:
+    """How to reach the database: a conninfo, the role to act as, and whose memories."""
+
+    conninfo: str
+    role: Role
+    owner_id: uuid.UUID
+    embedded: bool = True
+    """On the embedded server sessions log in as the role itself, and prepared statements are safe."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of `psycopg.connect`."""
+        options: dict[str, Any] = {"autocommit": True, "row_factory": dict_row, "connect_timeout": 5, "application_name": f"cems {self.role}"}
+        if not self.embedded:
+            options["prepare_threshold"] = None
+            options |= {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+        return options
+
+
+class Database:
+    """One role's pool. Opens lazily; use as a context manager, or call `close`."""
+
+    def __init__(self, access: Access, *, size: int = 3, timeout: float = 5.0) -> None:
+        self.access = access
+        self.owner_id = access.owner_id
+        self._pool: ConnectionPool[Connection] = ConnectionPool(
+            access.conninfo,
+            min_size=0,
+            max_size=size,
+            open=False,
+            timeout=timeout,
+            max_idle=120,
+            kwargs=access.options,
+            configure=_configure,
+            check=ConnectionPool.check_connection,
+            connection_class=Connection,
+            reconnect_timeout=2,
+        )
+        self._opened = False
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._pool.close(timeout=2)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A connection inside a transaction, in the scope of this database's role and owner.
+
+        Raises:
+            psycopg.OperationalError, PoolTimeout: the database is away (see OUTAGES).
+        """
+        if not self._opened:
+            self._pool.open(wait=False)
+            self._opened = True
+        with self._pool.connection() as conn, conn.transaction():
+            enter_scope(conn, self.access.role, self.owner_id)
+            yield conn
+
+    def reachable(self) -> bool:
+        """Whether the database answers now."""
+        try:
+            with self.transaction() as conn:
+                conn.execute("select 1")
+        except OUTAGES:
+            return False
+        return True
+
+
+def enter_scope(conn: Connection, role: Role, owner_id: uuid.UUID) -> None:
+    """Set role, owner and search path for the transaction that is open."""
+    conn.execute(_SCOPE, {"role": role, "owner": str(owner_id)})
+
+
+def connect(access: Access) -> Connection:
+    """One connection outside any pool.
+
+    Raises:
+        DatabaseUnavailable: nothing answers there.
+    """
+    try:
+        return Connection.connect(access.conninfo, **access.options)
+    except psycopg.OperationalError as error:
+        raise DatabaseUnavailable(f"the database does not answer: {_first_line(error)}") from error
+
+
+def _configure(conn: Connection) -> None:
+    """Teach a pooled connection the vector types; a database without them yet is used without."""
+    with contextlib.suppress(psycopg.ProgrammingError):
+        register_vector(conn)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,1 @@
+"""The rewrite path: scheduled work that makes memories fewer, truer and better."""

@@ -1,0 +1,1 @@
+"""The write path: session transcripts become lines, batches and observations."""

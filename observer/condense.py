@@ -1,0 +1,280 @@
+"""Record → what is kept of it: a row for `line`, or the rule by which it is skipped. Whose words they are is decided here,
+and secrets and private passages are gone from everything this module returns."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from cems.ids import record_uuid
+from cems.models import LineKind, Origin, ToolUse
+from cems.redact import Redactor, is_secret_file, private_across_blocks
+from cems.text import sanitise, shorten
+from observer import toolcalls
+from observer.records import Block, Inner, Record
+from observer.wrappers import classify, said_on_refusal, strip_injected
+
+PROMPT_LIMIT = 12_000
+ANSWER_LIMIT = 8_000
+THINKING_LIMIT = 1_500
+RESULT_LIMIT = 700
+ERROR_LIMIT = 1_600
+# Redaction sees this much more than is kept, and the last stretch of what it saw is dropped, so that no secret
+# reaches the kept text in half.
+_MARGIN = 4096
+_SEAM = 512
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_WANTED = {"user", "assistant", "attachment", "system"}
+_RECALLED_CALLS = 400
+
+
+class Row(msgspec.Struct):
+    """A row for `line`, but for what the landing adds."""
+
+    uuid: str
+    copy_key: str | None
+    kind: LineKind
+    origin: Origin
+    text: str
+    tools: list[ToolUse] | None
+    at: dt.datetime | None
+    sidechain: bool
+    cwd: str | None
+    offset: int = 0
+    part: int = 0
+    bytes: int = 0
+    session_id: str = ""
+    project_id: str = ""
+
+
+class Condenser:
+    """Condenses one transcript's records in order. It remembers the transcript's recent tool calls, so that a result
+    knows which tool it answers and what a secret file held is dropped; `recalled` is asked once for calls which
+    landed before this process began."""
+
+    def __init__(self, redactor: Redactor, *, agent: bool, recalled: Callable[[], list[ToolUse]] = list) -> None:
+        self._redact = redactor.redact
+        self._agent = agent
+        self._recalled: Callable[[], list[ToolUse]] | None = recalled
+        self._calls: dict[str, ToolUse] = {}
+
+    def condense(self, record: Record) -> Row | str:
+        """A row, or the name of the rule that skips the record."""
+        kind = record.type
+        if kind not in _WANTED:
+            return kind if kind == "progress" else "no_uuid" if record.uuid is None else "unknown_type"
+        if not record.uuid:
+            return "no_uuid"
+        if kind == "assistant":
+            return self._assistant(record)
+        if kind == "user":
+            return self._user(record)
+        if kind == "attachment":
+            return self._attachment(record)
+        if record.subtype == "compact_boundary":
+            return self._row(record, "boundary", "tool", "compaction")
+        return "system"
+
+    # ---- by type
+
+    def _assistant(self, record: Record) -> Row | str:
+        message = record.message
+        if message is None or message.content is None:
+            return "empty"
+        if record.isApiErrorMessage or message.model == "<synthetic>":
+            return "api_error"
+        content = message.content
+        if isinstance(content, str):
+            content = [Block(type="text", text=content)]
+        texts, thoughts, uses = [], [], []
+        for block in content:
+            if block.type == "text":
+                texts.append(block.text or "")
+            elif block.type == "thinking":
+                thoughts.append(block.thinking or "")
+            elif block.type.endswith("tool_use"):
+                uses.append(self._call(block))
+        text = self._clean(texts, ANSWER_LIMIT)
+        if text:
+            return self._row(record, "answer", "assistant", text, uses)
+        if uses:
+            return self._row(record, "call", "assistant", "", uses)
+        thought = self._clean(thoughts, THINKING_LIMIT)
+        return self._row(record, "thinking", "assistant", thought) if thought else "empty"
+
+    def _user(self, record: Record) -> Row | str:
+        if record.isCompactSummary:
+            return "compact_summary"
+        if record.userFeedback:
+            return self._prompt(record, [record.userFeedback])
+        message = record.message
+        if message is None or message.content is None:
+            return "empty"
+        content = message.content
+        if isinstance(content, str):
+            content = [Block(type="text", text=content)]
+        results = [b for b in content if b.type == "tool_result"]
+        if results:
+            return self._results(record, results)
+        if record.isMeta:
+            return "meta"
+        if (record.origin and record.origin.kind not in (None, "human")) or record.promptSource == "system":
+            return "notification"
+        return self._prompt(record, [b.text or "" for b in content if b.type == "text"])
+
+    def _attachment(self, record: Record) -> Row | str:
+        attached = record.attachment
+        if attached is None or attached.type != "queued_command" or attached.commandMode not in (None, "prompt"):
+            return "attachment"
+        if attached.origin and attached.origin.kind not in (None, "human"):
+            return "notification"
+        prompt = attached.prompt or ""
+        return self._prompt(record, [prompt] if isinstance(prompt, str) else [b.text or "" for b in prompt if b.type == "text"])
+
+    # ---- by what it turned out to be
+
+    def _prompt(self, record: Record, texts: list[str]) -> Row | str:
+        words = []
+        reason = "empty"
+        for text in private_across_blocks(texts) if len(texts) > 1 else texts:
+            found = classify(text)
+            if found.what == "prompt":
+                words.append(found.text)
+            elif found.what == "bash":
+                return self._shell(record, found.text)
+            elif found.what == "boundary":
+                return self._row(record, "boundary", "user", found.text)
+            else:
+                reason = found.what
+        if not words:
+            return reason
+        text = self._clean(words, PROMPT_LIMIT)
+        return self._row(record, "prompt", self._speaker(record), text) if text else "empty"
+
+    def _shell(self, record: Record, command: str) -> Row:
+        """A command the user ran with `!`."""
+        use = self._cleaned(ToolUse(name="Bash", command=command[: toolcalls.COMMAND_LIMIT * 4]))
+        return self._row(record, "call", self._speaker(record), "", [use])
+
+    def _results(self, record: Record, blocks: list[Block]) -> Row | str:
+        uses, texts = [], []
+        failed = False
+        for block in blocks:
+            call = self._called(block.tool_use_id or "")
+            text = _result_text(block.content)
+            if block.is_error and (said := said_on_refusal(text)):
+                return self._prompt(record, [said])
+            error = block.is_error is True
+            failed = failed or error
+            secret = _shows_secret(call, record)
+            uses.append(ToolUse(id=block.tool_use_id or "", name=call.name if call else "", error=error))
+            texts.append("[content of a file of secrets left out]" if secret else text)
+        text = self._clean(texts, ERROR_LIMIT if failed else RESULT_LIMIT, keep_tail=0.4 if failed else 0.0)
+        return self._row(record, "result", "tool", text, uses)
+
+    # ---- parts
+
+    def _speaker(self, record: Record) -> Origin:
+        """A subagent's prompt was written by the assistant."""
+        return "assistant" if self._agent or record.isSidechain else "user"
+
+    def _call(self, block: Block) -> ToolUse:
+        use = toolcalls.summarise(block)
+        if use.id:
+            if len(self._calls) > _RECALLED_CALLS:
+                for old in list(self._calls)[: _RECALLED_CALLS // 2]:
+                    del self._calls[old]
+            self._calls[use.id] = use
+        return self._cleaned(use)
+
+    def _called(self, call_id: str) -> ToolUse | None:
+        """The call a result answers."""
+        call = self._calls.get(call_id)
+        if call is None and self._recalled is not None:
+            recalled, self._recalled = self._recalled, None
+            self._calls = {u.id: u for u in recalled() if u.id} | self._calls
+            call = self._calls.get(call_id)
+        return call
+
+    def _cleaned(self, use: ToolUse) -> ToolUse:
+        redact = self._redact
+        if use.changes and any(map(is_secret_file, use.files)):
+            return msgspec.structs.replace(use, command="", detail="")
+        return toolcalls.cut(
+            msgspec.structs.replace(
+                use,
+                files=tuple(redact(f) for f in use.files),
+                command=redact(use.command) if use.command else "",
+                detail=redact(use.detail) if use.detail else "",
+            )
+        )
+
+    def _clean(self, texts: list[str], limit: int, keep_tail: float = 0.0) -> str:
+        """One text of several blocks: private passages and injected blocks out, secrets redacted, then shortened."""
+        if len(texts) > 1:
+            texts = [t for t in private_across_blocks(texts) if t.strip()]
+        text = texts[0] if len(texts) == 1 else "\n\n".join(texts)
+        if "<" in text:
+            text = strip_injected(text)
+        seen = limit + _MARGIN if not keep_tail else 64 * 1024
+        cut = len(text) > seen
+        text = self._redact(text[:seen] if cut else text)
+        if cut and len(text) > limit:
+            text = text[:-_SEAM]
+        text = text.strip()
+        return text if len(text) <= limit else shorten(text, limit, keep_tail=keep_tail)
+
+    def _row(
+        self, record: Record, kind: LineKind, origin: Origin, text: str, tools: list[ToolUse] | None = None
+    ) -> Row:
+        uuid = record.uuid or ""
+        at = record.timestamp
+        if at is not None and at.tzinfo is None:
+            at = at.replace(tzinfo=dt.UTC)
+        return Row(
+            uuid=uuid if _UUID.fullmatch(uuid) else str(record_uuid(sanitise(uuid))),
+            copy_key=_copy_key(record, kind, text, tools),
+            kind=kind,
+            origin=origin,
+            text=text,
+            tools=tools or None,
+            at=at,
+            sidechain=bool(record.isSidechain),
+            cwd=record.cwd,
+        )
+
+
+def _copy_key(record: Record, kind: str, text: str, tools: list[ToolUse] | None) -> str | None:
+    """The same for a record that was copied under another uuid, as forks made by an SDK and replays are; None where
+    there is no time to tell a copy from a repetition."""
+    if record.timestamp is None:
+        return None
+    message_id = record.message.id if record.message else None
+    ids = ",".join(t.id for t in tools) if tools else ""
+    parts = f"{kind}\x1f{record.timestamp.isoformat()}\x1f{message_id}\x1f{ids}\x1f{text}"
+    return hashlib.blake2b(parts.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+def _result_text(content: str | list[Inner | str] | None) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n".join(c if isinstance(c, str) else c.text or "" for c in content)
+
+
+def _shows_secret(call: ToolUse | None, record: Record) -> bool:
+    """Whether a result shows a file of secrets: by the call it answers, or by the file the record itself names."""
+    if call is not None and (any(map(is_secret_file, call.files)) or _command_shows_secret(call.command)):
+        return True
+    shown = record.toolUseResult
+    if shown is None or isinstance(shown, str | list):
+        return False
+    path = shown.file.filePath if shown.file else shown.filePath
+    return bool(path and is_secret_file(path))
+
+
+def _command_shows_secret(command: str) -> bool:
+    return bool(command) and any(is_secret_file(word.strip("\"'`;|&()<>")) for word in command.split())

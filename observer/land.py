@@ -1,0 +1,221 @@
+"""Whole lines of one transcript → what the database is to land. Knows whose session and project each record belongs to,
+and which sessions are not the user's; touches no file and no database."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import datetime as dt
+import hashlib
+import uuid
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from cems import project
+from cems.ids import derived
+from cems.models import ToolUse
+from cems.project import Project
+from cems.redact import Redactor
+from cems.text import one_line
+from db.ingest import Landing, NewProject, NewSession, SetAside
+from observer.condense import Condenser, Row
+from observer.foreign import is_foreign
+from observer.records import Record, decode, decode_whole
+
+EXCERPT_LIMIT = 2000
+_PROJECT_CACHE = 4096
+_TITLES = {"ai-title", "custom-title", "summary"}
+
+
+class Projects:
+    """The one resolver with a memory, so that a folder is looked at once and not for every record."""
+
+    def __init__(self, machine: uuid.UUID, excluded: Callable[[str], bool] = lambda _cwd: False) -> None:
+        self._machine = str(machine)
+        self._excluded = excluded
+        self._left_out: dict[str, bool] = {}
+        self._known: dict[tuple[str | None, str | None], Project] = {}
+
+    def of(self, cwd: str | None, session_root: str | None) -> Project:
+        """The project of a record's folder; records without one belong to `unknown`."""
+        key = (cwd, session_root)
+        if (found := self._known.get(key)) is None:
+            if len(self._known) >= _PROJECT_CACHE:
+                self._known.clear()
+            found = project.resolve(cwd, self._machine, session_root) if cwd else Project(f"unknown:{self._machine}", "unknown", "")
+            self._known[key] = found
+        return found
+
+    def left_out(self, cwd: str | None) -> bool:
+        """Whether the user excluded this folder."""
+        if not cwd:
+            return False
+        if (found := self._left_out.get(cwd)) is None:
+            if len(self._left_out) >= _PROJECT_CACHE:
+                self._left_out.clear()
+            found = self._left_out[cwd] = self._excluded(cwd)
+        return found
+
+
+@dataclasses.dataclass
+class Session:
+    """A session or subagent as its transcript's place names it."""
+
+    name: str
+    agent: str | None
+    folder: str
+    machine: uuid.UUID
+
+    @property
+    def id(self) -> uuid.UUID:
+        """The session's id; a subagent's is derived from its parent's."""
+        return derived("agent", str(self.parent), self.agent) if self.agent else self.parent
+
+    @property
+    def parent(self) -> uuid.UUID:
+        """The main session's id: its name where that is a UUID, so that a moved file stays the same session."""
+        try:
+            return uuid.UUID(self.name)
+        except ValueError:
+            return derived("session", str(self.machine), self.folder, self.name)
+
+
+class Lines:
+    """One transcript's lines in order, chunk by chunk; keeps what a later chunk needs of an earlier one."""
+
+    def __init__(self, session: Session, redactor: Redactor, projects: Projects, *, foreign: bool | None,
+                 recalled: Callable[[], list[ToolUse]]) -> None:
+        self.session = session
+        self.foreign = foreign
+        """Whether another tool's session; None until its first prompt."""
+        self._redactor = redactor
+        self._projects = projects
+        self._condenser = Condenser(redactor, agent=session.agent is not None, recalled=recalled)
+        self._root: str | None = None
+        self._entrypoint: str | None = None
+        self._title: str | None = None
+        self._custom_title = False
+
+    def take(self, data: bytes, offset: int, landing: Landing, now: dt.datetime) -> collections.Counter[str]:
+        """Fill the landing with these whole lines; returns how many records each rule skipped."""
+        skipped: collections.Counter[str] = collections.Counter()
+        rows: list[Row] = []
+        aside: list[SetAside] = []
+        cleared: set[str] = set()
+        condense = self._condenser.condense
+        for raw, size in _physical(data):
+            records = decode(raw)
+            if not records:
+                if raw.strip(b"\0\r\t "):
+                    skipped["not_json"] += 1
+                    aside.append(self._aside(raw, offset, size, "not_json"))
+                offset += size
+                continue
+            for part, record in enumerate(records):
+                row = condense(record)
+                if isinstance(row, str):
+                    skipped[row] += 1
+                    if row in ("no_uuid", "attachment"):
+                        self._metadata(record, cleared)
+                    continue
+                if self.foreign is None:
+                    self._judge(record, row)
+                if self.foreign:
+                    skipped["foreign_session"] += 1
+                    continue
+                if self._projects.left_out(row.cwd):
+                    skipped["excluded_project"] += 1
+                    continue
+                row.offset, row.part, row.bytes = offset, part, size
+                rows.append(row)
+                if self._entrypoint is None:
+                    self._entrypoint = record.entrypoint
+            offset += size
+        self._fill(landing, rows, now)
+        landing.set_aside = aside
+        landing.cleared = sorted(cleared)
+        return skipped
+
+    def take_tail(self, tail: bytes, offset: int, landing: Landing, now: dt.datetime) -> collections.Counter[str] | None:
+        """The same for a last line without a newline; None unless it is one whole record, which nothing can continue."""
+        return self.take(tail + b"\n", offset, landing, now) if decode_whole(tail) else None
+
+    def _judge(self, record: Record, row: Row) -> None:
+        """Tell another tool's session by its first prompt."""
+        if row.kind == "prompt":
+            self.foreign = is_foreign(record.entrypoint, record.cwd, row.text)
+
+    def _metadata(self, record: Record, cleared: set[str]) -> None:
+        """What records without a line of their own say about the session."""
+        if record.type == "attachment":
+            name = record.attachment.hookName if record.attachment else None
+            if name == "SessionStart:clear" and record.session_id and record.session_id != record.sessionId:
+                cleared.add(record.session_id)
+        elif record.type in _TITLES:
+            title = record.customTitle or record.aiTitle or record.summary
+            if title and (record.customTitle or not self._custom_title):
+                self._custom_title = bool(record.customTitle)
+                self._title = one_line(self._redactor.redact(title), 200)
+
+    def _fill(self, landing: Landing, rows: list[Row], now: dt.datetime) -> None:
+        sessions: dict[uuid.UUID, NewSession] = {}
+        projects: dict[uuid.UUID, Project] = {}
+        ids: dict[str, str] = {}
+        main = self.session.id
+        sidechain = derived("agent", str(main), "sidechain")
+        for row in rows:
+            if row.cwd:
+                self._root = self._root or row.cwd
+            found = self._projects.of(row.cwd or self._root, self._root)
+            key = found.identity
+            if key not in ids:
+                projects[found.id] = found
+                ids[key] = str(found.id)
+            row.project_id = ids[key]
+            inside = row.sidechain and self.session.agent is None
+            session = sidechain if inside else main
+            row.session_id = str(session)
+            self._note(sessions, session, row, found, inside)
+        if not rows and self._title:
+            sessions[main] = self._new_session(main, False)
+        for seen in sessions.values():
+            last = next(r for r in reversed(rows) if r.session_id == str(seen.id)) if rows else None
+            if last and last.kind == "boundary" and last.text == "end":
+                seen.ended_at = now
+        landing.rows = msgspec.json.encode(rows)
+        landing.row_count = len(rows)
+        landing.sessions = list(sessions.values())
+        landing.projects = [NewProject(i, p.identity, p.name, p.root) for i, p in projects.items()]
+
+    def _note(self, sessions: dict[uuid.UUID, NewSession], session: uuid.UUID, row: Row, found: Project, inside: bool) -> None:
+        seen = sessions.get(session)
+        if seen is None:
+            seen = sessions[session] = self._new_session(session, inside)
+            seen.project_id = found.id
+        if row.at is not None:
+            seen.started_at = min(seen.started_at or row.at, row.at)
+            seen.last_at = max(seen.last_at or row.at, row.at)
+
+    def _new_session(self, session: uuid.UUID, inside: bool) -> NewSession:
+        agent = "sidechain" if inside else self.session.agent
+        return NewSession(
+            id=session,
+            name=self.session.name,
+            agent=agent,
+            parent_id=self.session.parent if agent else None,
+            title=None if inside else self._title,
+            entrypoint=self._entrypoint,
+        )
+
+    def _aside(self, raw: bytes, offset: int, size: int, reason: str) -> SetAside:
+        excerpt = self._redactor.redact(raw[: EXCERPT_LIMIT * 2].decode("utf-8", "replace"))
+        return SetAside(offset, size, hashlib.blake2b(raw, digest_size=16).digest(), reason, excerpt[:EXCERPT_LIMIT])
+
+
+def _physical(data: bytes) -> Iterator[tuple[bytes, int]]:
+    """Each physical line without its newline, and its length with it. Only the byte 0x0A ends a line."""
+    lines = data.split(b"\n")
+    lines.pop()
+    for raw in lines:
+        yield raw, len(raw) + 1

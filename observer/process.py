@@ -1,0 +1,217 @@
+"""The observer as a process: two threads over one queue in the database. The capture thread lands what the transcripts
+bring and closes batches; the observing thread drains batches and embeds. A slow model never delays a landing, and either
+thread waits out a database that is away. What neither expects ends the process, and whoever runs it starts it again."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+import random
+import socket
+import threading
+import uuid
+from collections.abc import Callable
+
+import structlog
+
+from cems import home
+from cems.clock import Clock
+from cems.errors import AlreadyRunning, LlmPaused
+from cems.settings import Settings
+from db import ingest, lease
+from db.connect import OUTAGES, Database
+from observer.batch import close_due
+from observer.capture import Capture
+from observer.embed import Embedding
+from observer.observe import Observing
+from observer.watch import Watcher
+
+log = structlog.get_logger()
+LONGEST_WAIT = 60.0
+"""Seconds between two tries to reach a database that is away, at most."""
+DEBOUNCE = 0.5
+"""Seconds after an event before looking, so that a burst is one look."""
+_RENEW = lease.HOLD.total_seconds() / 4
+
+
+class Process:
+    """One observer for a machine and home. The caller holds the home's file lock; the lease row keeps a second observer
+    out where a file lock does not reach."""
+
+    def __init__(self, db: Database, settings: Settings, capture: Capture, observing: Observing,
+                 embedding: Embedding | None, watcher: Watcher | None, clock: Clock) -> None:
+        self._db = db
+        self._settings = settings
+        self._capture = capture
+        self._observing = observing
+        self._embedding = embedding
+        self._watcher = watcher
+        self._clock = clock
+        self._stop = threading.Event()
+        self.wake = watcher.wake if watcher else threading.Event()
+        self._to_observe = threading.Event()
+        self._failure: BaseException | None = None
+        self._holder = uuid.uuid4()
+        self._lease = f"observer:{home.machine_id(settings.home)}"
+        self._renewed = float("-inf")
+        self._paused_until: dt.datetime | None = None
+
+    def shutdown(self) -> None:
+        """Ask the process to end; safe in a signal handler."""
+        self._stop.set()
+        self.wake.set()
+        self._to_observe.set()
+
+    def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Work until `shutdown`. Raises whatever ended one of the threads.
+
+        Args:
+            ready: called once, after the first pass over every transcript.
+
+        Raises:
+            AlreadyRunning: another observer holds the lease.
+        """
+        thread = threading.Thread(target=self._observe_guarded, name="observing", daemon=True)
+        self._ready: Callable[[], None] | None = ready
+        thread.start()
+        try:
+            self._waiting_out_outages("capture", self._capture_round)
+        finally:
+            self.shutdown()
+            # A call to a provider may still hang; its batch is under a lease and is taken up again after the restart.
+            thread.join(timeout=5)
+            if self._watcher:
+                self._watcher.stop()
+            with contextlib.suppress(*OUTAGES):
+                lease.release(self._db, self._lease, self._holder)
+        if self._failure is not None:
+            raise self._failure
+
+    def run_once(self, progress: Callable[[int], None] = lambda _bytes: None) -> None:
+        """Land, observe and embed all there is, then return.
+
+        Raises:
+            AlreadyRunning: another observer holds the lease.
+            the errors of OUTAGES: the database went away; nothing is lost, run again.
+        """
+        def landed(count: int) -> None:
+            self._hold_lease()
+            progress(count)
+
+        self._hold_lease()
+        try:
+            while self._capture.run_pass(once=True, stop=self._stop, progress=landed) and not self._stop.is_set():
+                continue
+            self._close_due(once=True)
+            self._drain()
+        finally:
+            with contextlib.suppress(*OUTAGES):
+                lease.release(self._db, self._lease, self._holder)
+
+    # ---- capture
+
+    def _capture_round(self, after_outage: bool) -> None:
+        if self._watcher:
+            self._watcher.ensure()
+        if after_outage:
+            self._capture.forget_cursors()
+        self.wake.clear()
+        try:
+            self._hold_lease()
+        except AlreadyRunning as error:
+            if self._renewed == float("-inf"):
+                raise
+            # The lease was lost while the database was away: stop working until it is ours again.
+            log.error("another observer took over; waiting", reason=str(error))
+            self._renewed = float("-inf") if self._stop.wait(self._settings.observer_poll_interval) else 0.0
+            return
+        self._capture.run_pass(stop=self._stop, progress=lambda _bytes: self._hold_lease())
+        if self._ready:
+            ready, self._ready = self._ready, None
+            ready()
+        if self._close_due():
+            self._to_observe.set()
+        before = self._clock.now()
+        if self.wake.wait(self._settings.observer_poll_interval):
+            self._stop.wait(DEBOUNCE)
+        slept = (self._clock.now() - before).total_seconds() - self._settings.observer_poll_interval
+        if slept > LONGEST_WAIT:
+            log.info("the machine slept; looking at everything", seconds=round(slept))
+
+    def _close_due(self, once: bool = False) -> int:
+        return close_due(
+            self._db,
+            self._clock.now(),
+            batch_size=self._settings.observer_batch_size,
+            idle=dt.timedelta(seconds=self._settings.observer_idle_time),
+            once=once,
+        )
+
+    def _hold_lease(self) -> None:
+        """Take or renew the lease, when it is time."""
+        if self._clock.monotonic() - self._renewed < _RENEW:
+            return
+        host = socket.gethostname()
+        described = f"{host} process {os.getpid()}"
+        lease.acquire(self._db, self._lease, self._holder, described, self._clock.now(), host=host)
+        self._renewed = self._clock.monotonic()
+
+    # ---- observing
+
+    def _observe_guarded(self) -> None:
+        """The observing thread. Whatever it does not expect ends the process: kept for the main thread to raise, because
+        an exception in a thread would otherwise end the thread alone."""
+        try:
+            self._waiting_out_outages("observing", self._observe_round)
+        except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
+            self._failure = error
+            self.shutdown()
+
+    def _observe_round(self, _after_outage: bool) -> None:
+        self._to_observe.clear()
+        wait = self._drain()
+        self._to_observe.wait(wait)
+
+    def _drain(self) -> float:
+        """Observe what is due and embed what came out; returns seconds until something may be due again."""
+        wait = self._settings.observer_poll_interval
+        try:
+            while not self._stop.is_set() and self._observing.run_one():
+                continue
+            self._paused_until = None
+        except LlmPaused as paused:
+            if paused.until != self._paused_until:
+                self._paused_until = paused.until
+                log.warning("observing waits", reason=paused.reason, until=paused.until.isoformat())
+            wait = min(wait, max(0.1, (paused.until - self._clock.now()).total_seconds()))
+        if self._embedding:
+            try:
+                while not self._stop.is_set() and self._embedding.run_one():
+                    continue
+            except LlmPaused as paused:
+                log.info("embedding waits", reason=paused.reason, until=paused.until.isoformat())
+        due = ingest.next_due(self._db) if self._paused_until is None else None
+        if due is not None:
+            wait = min(wait, max(0.05, (due - self._clock.now()).total_seconds()))
+        return wait
+
+    # ---- both
+
+    def _waiting_out_outages(self, name: str, work: Callable[[bool], None]) -> None:
+        """Call `work` until stopped. While the database is away, wait: 0.5 s, doubling up to a minute, jittered; `work` is
+        told when it follows an outage."""
+        failures = 0
+        while not self._stop.is_set():
+            try:
+                work(failures > 0)
+            except OUTAGES as error:
+                failures += 1
+                if failures == 1:
+                    log.warning("degraded: the database does not answer; waiting", thread=name, reason=type(error).__name__)
+                longest = min(LONGEST_WAIT, 0.5 * 2 ** min(failures, 10))
+                self._stop.wait(longest * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret
+            else:
+                if failures:
+                    log.info("the database answers again", thread=name, failures=failures)
+                failures = 0

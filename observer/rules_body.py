@@ -1,0 +1,96 @@
+"""What stands around a chosen sentence: the body in a few labelled lines (asked, why, what failed on the way, what
+changed), the concepts and the files. Nothing here decides whether a memory is made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from cems.models import LIST_LIMIT, Kind
+from cems.text import one_line
+from observer.kinds import REASON
+from observer.rules_text import Sentence, is_document
+from observer.turns import Step, Turn
+
+BODY_LIMIT = 800
+_ASKED = 180
+_ASKED_WORDS = 4
+_WHY = 420
+_FEW = 3
+
+_CONCEPTS: tuple[tuple[str, tuple[Kind, ...], re.Pattern[str]], ...] = (
+    ("trade-off", ("decision",), re.compile(r"\b(?:trade-?off|over|rather than|instead of|cost|slower|faster|cheaper)\b", re.I)),
+    ("why-it-exists", ("decision", "context"), re.compile(r"\b(?:because|since|so that|reason|in order to)\b", re.I)),
+    ("problem-solution", ("bugfix",), re.compile("")),
+    ("gotcha", ("deadend",), re.compile("")),
+    ("gotcha", ("bugfix", "pattern", "context"), re.compile(r"\b(?:otherwise|unless|must|careful|only works?|silently|never|cannot|can't|has to|have to|unexpected\w*|even though|turns? out)\b", re.I)),
+    ("pattern", ("pattern", "preference"), re.compile("")),
+    ("what-changed", ("decision", "bugfix", "context"), re.compile(r"\b(?:added|moved|renamed|removed|replaced|changed|switched|dropped|introduced|deleted|now|no longer|fixed|created|updated|implemented)\b", re.I)),
+    ("how-it-works", ("context", "bugfix"), re.compile(r"\b(?:uses|calls|returns|reads|writes|stores|tracks|sends|expects|takes|runs|listens|works|lives)\b", re.I)),
+)
+
+
+def concepts_of(kind: Kind, words: str, allowed: Sequence[str]) -> tuple[str, ...]:
+    """The allowed concepts that fit, each once."""
+    fitting = [name for name, kinds, pattern in _CONCEPTS if kind in kinds and pattern.search(words)]
+    return tuple(dict.fromkeys(name for name in fitting if name in allowed))[:LIST_LIMIT]
+
+
+def files_of(turn: Turn) -> tuple[str, ...]:
+    """The files the turn changed; where it changed none, the few it read."""
+    changed = turn.changed_files
+    if changed:
+        return tuple(changed[:LIST_LIMIT])
+    read = list(dict.fromkeys(f for step in turn.steps for f in step.call.files))
+    return tuple(read) if len(read) <= _FEW else ()
+
+
+def body_of(turn: Turn, chosen: Sentence, around: Sequence[Sentence], title: str) -> str:
+    """A few labelled lines."""
+    lines = []
+    asked = one_line(turn.asked, _ASKED)
+    if len(asked.split()) >= _ASKED_WORDS and not is_document(turn.asked) and asked != chosen.text:
+        lines.append(f"Asked: {asked}")
+    if why := _why(chosen, around, title):
+        lines.append(why)
+    if overcome := _overcome(turn):
+        lines.append(overcome)
+    if changed := turn.changed_files:
+        names = list(dict.fromkeys(f.replace("\\", "/").rsplit("/", 1)[-1] for f in changed))
+        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+        lines.append("Changed: " + ", ".join(names[:4]) + more)
+    return "\n".join(lines)[:BODY_LIMIT].rstrip()
+
+
+def _why(chosen: Sentence, around: Sequence[Sentence], title: str) -> str:
+    """The whole sentence where the title is a part of it, and what is said next to it."""
+    parts = [chosen.text] if len(chosen.text) > len(title) + 12 else []
+    near = [s for s in around if 0 < abs(s.index - chosen.index) <= 2 and s.section == chosen.section and not s.text.endswith(("?", ":"))]
+    near.sort(key=lambda s: (not REASON.search(s.text), abs(s.index - chosen.index), s.index))
+    for sentence in near[:2]:
+        if sentence.index > chosen.index or REASON.search(sentence.text):
+            parts.append(sentence.text)
+    text = one_line(" ".join(p if p.endswith((".", "!", "。")) else p + "." for p in parts), _WHY)
+    return f"{'Why' if REASON.search(text) else 'Also'}: {text}" if text else ""
+
+
+def _overcome(turn: Turn) -> str:
+    """The first command that failed and worked later, with the first line of its error."""
+    steps = turn.commands
+    for number, step in enumerate(steps):
+        if step.failed and any(not later.failed and _program(later) == _program(step) for later in steps[number + 1 :]):
+            error = _first_error(step)
+            return f"Failed first: {one_line(step.call.command, 100)}" + (f" → {error}" if error else "")
+    return ""
+
+
+def _program(step: Step) -> str:
+    words = step.call.command.split()
+    return " ".join(words[:2])
+
+
+def _first_error(step: Step) -> str:
+    lines = [text.strip() for text in step.result.text.splitlines() if text.strip()] if step.result else []
+    telling = [text for text in lines if re.search(r"error|fail|cannot|not found|denied|fatal|panic|exception", text, re.I)]
+    plain = [text for text in telling or lines if not text.lower().startswith("exit code")]
+    return one_line(plain[0], 140) if plain else ""

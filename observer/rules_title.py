@@ -1,0 +1,64 @@
+"""A sentence → a title: lead-ins gone, one line, at most 120 characters, cut where a clause ends and never in a word."""
+
+from __future__ import annotations
+
+import re
+
+LIMIT = 120
+_SHORTEST = 40
+# Words in front of a statement that say nothing about it; they go as long as punctuation or the statement itself follows.
+_LEAD_IN = re.compile(
+    r"(?:(?:perfect|great|excellent|good(?: news| point| catch)?|ok(?:ay)?|yes|yep|no|right|sure|indeed|actually|interesting|ah+|oh|done|"
+    r"fixed|committed|you'?re (?:absolutely |completely )?right|as (?:you )?(?:requested|expected|discussed)|in (?:short|summary)|"
+    r"to summari[sz]e|so|now|also|however|therefore|thus|then|finally|additionally|furthermore|moreover|important(?:ly)?|basically|"
+    r"agreed|btw|by the way|please|pls|one more thing|and|but|well|hmm+|wait|note|fyi|bitte|übrigens|außerdem|also|ach|"
+    r"por favor|además|s'il (?:te|vous) pla[iî]t|aussi|au fait)\s*[,:;.!–—]+\s*|"
+    r"(?:and|so|but|also|btw|please|pls|now|ok(?:ay)?|then|und|y|et|bitte|note that|keep in mind that|remember that|i (?:see|found|noticed|discovered|"
+    r"confirmed|can see|think)(?: that)?|it (?:turns out|seems|appears|looks like)(?: that)?|(?:turns|turned) out(?: that)?)\s+(?=[\w`'\"]))",
+    re.I,
+)
+_SELF = re.compile(r"(?:I|we)(?:'ve| have)? (?:(?:just|now|also|already|then|successfully|been able to) )*(?=[a-z]+(?:ed|t|ught|ose|ew|an|ote|ade|id|ook|ound)\b)")
+_SELF_HAVE = re.compile(r"(?:I|we)(?:'ve| have) (?:(?:just|now|also|already|then|successfully) )*(?=[a-z])", re.I)
+_TRAILER = re.compile(r"[\s,;:–—-]+(?:btw|by the way|please|pls|thanks?|thx|bitte|ok)?[\s.!。:;,…–—-]*$", re.I)
+# Where a long sentence may end, best first.
+_ENDS = (
+    re.compile(r"; | [–—] |\. "),
+    re.compile(r", (?=(?:and|so|which|but|while|because|since|as|or|where|und|weil|aber|y|pero|et|mais)\b)|: "),
+    re.compile(r", | (?=(?:because|since|so that|which|when|instead of|weil|porque|parce que)\b)| \("),
+)
+
+
+def title_of(sentence: str) -> str:
+    """The title a clean sentence makes, or an empty text where nothing is left of it."""
+    text = strip_lead_in(sentence)
+    text = _TRAILER.sub("", " " + text if not text else text).strip()
+    text = shortened(text.rstrip(" .!。:;,"))
+    return text[:1].upper() + text[1:] if text[1:2].islower() or text[1:2] in " '" else text
+
+
+def strip_lead_in(text: str) -> str:
+    """The statement itself, without what leads up to it and without the speaker."""
+    for _ in range(4):
+        match = _LEAD_IN.match(text)
+        if not match or match.end() >= len(text):
+            break
+        text = text[match.end() :]
+    match = _SELF_HAVE.match(text) or _SELF.match(text)
+    return text[match.end() :] if match else text
+
+
+def shortened(text: str) -> str:
+    """At most `LIMIT` characters, cut at the last good place."""
+    if len(text) <= LIMIT:
+        return text
+    for ends in _ENDS:
+        places = [m.start() for m in ends.finditer(text, _SHORTEST, LIMIT + 1)]
+        places = [p for p in places if _whole(text[:p])]
+        if places:
+            return text[: places[-1]].rstrip(" ,;:")
+    cut = text.rfind(" ", _SHORTEST, LIMIT)
+    return text[: cut if cut > 0 else LIMIT - 1].rstrip(" ,;:(") + "…"
+
+
+def _whole(text: str) -> bool:
+    return text.count("(") <= text.count(")") and text.count('"') % 2 == 0

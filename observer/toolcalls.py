@@ -1,0 +1,88 @@
+"""What is kept of a tool call: which files it read or changed, which command ran, and a short word on the rest."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cems.models import ToolUse
+from cems.text import shorten
+from observer.records import Block
+
+COMMAND_LIMIT = 1000
+DETAIL_LIMIT = 500
+_CHANGING = {"Edit", "MultiEdit", "Write", "NotebookEdit", "Update", "str_replace_editor", "apply_patch"}
+_SILENT = {"TodoWrite", "TaskCreate", "TaskUpdate", "TodoRead", "ExitPlanMode"}
+
+
+class _Input(msgspec.Struct):
+    """The fields of a tool's input that say what it is about; all tools share them."""
+
+    file_path: str | None = None
+    notebook_path: str | None = None
+    path: str | None = None
+    command: str | None = None
+    pattern: str | None = None
+    query: str | None = None
+    url: str | None = None
+    description: str | None = None
+    prompt: str | None = None
+    new_string: str | None = None
+    new_source: str | None = None
+    content: str | None = None
+    plan: str | None = None
+
+
+_decoder = msgspec.json.Decoder(_Input)
+_generic = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def summarise(block: Block) -> ToolUse:
+    """What is kept of a tool_use block; its texts are not redacted yet."""
+    name = block.name or ""
+    given = _read(block.input)
+    files = tuple(f for f in (given.file_path, given.notebook_path) if f)
+    changes = name in _CHANGING
+    if changes:
+        detail = given.new_string or given.new_source or given.content or ""
+    elif name in _SILENT:
+        detail = given.plan or ""
+    else:
+        words = (given.description, given.pattern, given.query, given.url, given.path, given.prompt)
+        detail = " · ".join(w for w in words if w)
+    return ToolUse(
+        id=block.id or "",
+        name=name[:80],
+        files=tuple(f[:500] for f in files),
+        changes=changes,
+        command=given.command[: COMMAND_LIMIT * 4] if given.command else "",
+        detail=detail[: DETAIL_LIMIT * 4],
+    )
+
+
+def cut(use: ToolUse) -> ToolUse:
+    """The same, with its texts at their limits."""
+    if len(use.command) <= COMMAND_LIMIT and len(use.detail) <= DETAIL_LIMIT:
+        return use
+    return msgspec.structs.replace(use, command=shorten(use.command, COMMAND_LIMIT), detail=shorten(use.detail, DETAIL_LIMIT))
+
+
+def _read(raw: msgspec.Raw) -> _Input:
+    """The input's known fields; those of an odd type are left out one by one."""
+    if not bytes(raw):
+        return _Input()
+    try:
+        return _decoder.decode(raw)
+    except msgspec.DecodeError:
+        pass
+    given = _Input()
+    try:
+        fields = _generic.decode(raw)
+    except msgspec.DecodeError:
+        return given
+    for name in _Input.__struct_fields__:
+        if name in fields:
+            try:
+                setattr(given, name, msgspec.json.decode(fields[name], type=str))
+            except msgspec.DecodeError:
+                continue
+    return given

@@ -1,0 +1,135 @@
+"""Lines → turns. A turn is what somebody asked, with everything that was said and done until the next question. Rules and
+prompts both read turns, and both ask here whether a turn matters."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import re
+import uuid
+from collections.abc import Sequence
+
+from cems.models import Line, ToolUse
+
+# Commands that only look: a turn whose commands are all of these did nothing.
+_LOOKS = re.compile(
+    r"^(?:ls|cat|head|tail|less|pwd|cd|echo|printf|which|type|file|stat|wc|find|fd|rg|grep|egrep|tree|du|df|env|printenv|date|"
+    r"whoami|id|uname|ps|top|sleep|true|jq|sed -n|awk|sort|uniq|cut|diff|xxd|hexdump|"
+    r"git (?:status|log|diff|show|branch|remote|rev-parse|blame|ls-files|stash list|config --get|fetch)|"
+    r"gh (?:pr|issue|run|repo) (?:view|list|diff|checks|status)|"
+    r"(?:docker|podman) (?:ps|images|logs|inspect)|kubectl (?:get|describe|logs)|systemctl (?:status|list-units)|"
+    r"(?:npm|pnpm|yarn) (?:ls|list|view|outdated)|pip (?:list|show|index)|cargo (?:tree|metadata)|go (?:list|env|version)|"
+    r"[\w./-]+ (?:--version|-V|--help|-h))\b"
+)
+_SEPARATORS = re.compile(r"\s*(?:&&|\|\||;|\||\n)\s*")
+_STATES = re.compile(
+    r"\b(?:always|never|don'?t|do not|must|should(?:n'?t)?|prefer|instead of|rather than|from now on|remember|decided?|"
+    r"we use|we're using|let'?s (?:use|go with|stick)|use \w+ (?:not|over|instead)|rule|convention|policy|avoid|"
+    r"no longer|switch(?:ed)? to|going forward|make sure|keep in mind|important|reverted?|rolled? back|root cause|because)\b",
+    re.I,
+)
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A tool call and the result that answers it, which may be missing for ever."""
+
+    call: ToolUse
+    line: Line
+    result: Line | None
+    failed: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Turn:
+    """A question and what followed. `question` is None where a batch begins in the middle and the question is lost."""
+
+    question: Line | None
+    lines: Sequence[Line]
+    """All lines in order, the question included."""
+    carried: bool
+    """The question was observed in an earlier batch and stands here only so that its answer is understood."""
+
+    @property
+    def asked(self) -> str:
+        """The question's text."""
+        return self.question.text if self.question else ""
+
+    @property
+    def answers(self) -> list[Line]:
+        """The assistant's texts, in order."""
+        return [line for line in self.lines if line.kind == "answer"]
+
+    @property
+    def steps(self) -> list[Step]:
+        """Tool calls with their results, in order of the calls."""
+        results = {use.id: (line, use.error) for line in self.lines if line.kind == "result" for use in line.tools if use.id}
+        found = []
+        for line in self.lines:
+            if line.kind in ("call", "answer"):
+                for use in line.tools:
+                    result, failed = results.get(use.id, (None, False))
+                    found.append(Step(use, line, result, failed))
+        return found
+
+    @property
+    def changed_files(self) -> list[str]:
+        """Files that a call which did not fail changed, each once, in order."""
+        return list(dict.fromkeys(f for s in self.steps if s.call.changes and not s.failed for f in s.call.files))
+
+    @property
+    def commands(self) -> list[Step]:
+        """Steps that ran a command which did more than look."""
+        return [s for s in self.steps if s.call.command and is_real_command(s.call.command)]
+
+    @property
+    def at(self) -> dt.datetime | None:
+        """When the turn ended, as far as its lines say."""
+        return max((line.at for line in self.lines if line.at), default=None)
+
+    @property
+    def project_id(self) -> uuid.UUID:
+        """The project most of the turn's own lines belong to."""
+        own = [line.project_id for line in self.lines if line is not self.question or not self.carried]
+        return max(own, key=own.count)
+
+    def matters(self) -> bool:
+        """Whether anything can be learnt: it changed a file, ran a real command, or states a rule, a decision or a reason."""
+        if self.changed_files or self.commands:
+            return True
+        return states_something(self.asked) or any(states_something(a.text) and len(a.text) > 200 for a in self.answers)
+
+
+def turns_of(lines: Sequence[Line], carried_question: uuid.UUID | None = None) -> list[Turn]:
+    """Turns of one session's lines, in order. A prompt that comes while the assistant works (no answer yet since the last
+    one, or in the middle of calls) begins a turn too: what follows it follows from it."""
+    groups: list[list[Line]] = []
+    for line in lines:
+        if line.kind == "boundary":
+            groups.append([])
+            continue
+        if line.kind == "prompt" or not groups:
+            groups.append([])
+        groups[-1].append(line)
+    turns = []
+    for group in groups:
+        if not group:
+            continue
+        question = group[0] if group[0].kind == "prompt" else None
+        carried = question is not None and question.uuid == carried_question
+        if carried and len(group) == 1:
+            continue
+        turns.append(Turn(question, tuple(group), carried))
+    return turns
+
+
+def is_real_command(command: str) -> bool:
+    """Whether a shell command does more than look."""
+    parts = [p for p in _SEPARATORS.split(command.strip()) if p]
+    return any(not _LOOKS.match(re.sub(r"^(?:\w+=\S+ )+|^(?:sudo|time|command) ", "", part)) for part in parts)
+
+
+def states_something(text: str) -> bool:
+    """Whether a text may state a rule, a decision or a reason; generous, because rules and models look again."""
+    return bool(_STATES.search(text)) or len(_UNSPACED.findall(text)) >= 12
