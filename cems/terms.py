@@ -14,13 +14,22 @@ _PARTS = re.compile(r"[._\-:/@#+]+")
 _HUMPS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\u0e00-\u0e7f]+")
 
+# Words that say nothing about what a text is about; a stemmer's list would be larger and would drop "not".
+_STOP = frozenset(
+    "a an and are as at be been but by can could did do does for from had has have he her his how i if in into is it its "
+    "just me my of on or our she should so some than that the their them then there these they this those to too up us "
+    "was we were what when where which who why will with would you your about after all also any because before being "
+    "both each few more most other over same such through under until very while".split()
+)
+
 
 def terms(*texts: str) -> str:
     """The terms of some texts, each once, in order, joined by spaces, within the limit."""
     seen: dict[str, None] = {}
     for text in texts:
         for term in tokens(text):
-            seen.setdefault(term)
+            if term not in _STOP:
+                seen.setdefault(term)
     out, length = [], 0
     for term in seen:
         length += len(term) + 1
