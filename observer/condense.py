@@ -4,6 +4,7 @@ and secrets and private passages are gone from everything this module returns.""
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import hashlib
 import re
 from collections.abc import Callable
@@ -202,7 +203,7 @@ class Condenser:
 
     def _cleaned(self, use: ToolUse) -> ToolUse:
         redact = self._redact
-        if use.changes and any(map(is_secret_file, use.files)):
+        if use.changes and any(map(_is_secret, use.files)):
             return msgspec.structs.replace(use, command="", detail="")
         return toolcalls.cut(
             msgspec.structs.replace(
@@ -265,16 +266,20 @@ def _result_text(content: str | list[Inner | str] | None) -> str:
     return "\n".join(c if isinstance(c, str) else c.text or "" for c in content)
 
 
+# The same files and words come again and again; looking at a path anew each time was a sixth of landing.
+_is_secret = functools.lru_cache(8192)(is_secret_file)
+
+
 def _shows_secret(call: ToolUse | None, record: Record) -> bool:
     """Whether a result shows a file of secrets: by the call it answers, or by the file the record itself names."""
-    if call is not None and (any(map(is_secret_file, call.files)) or _command_shows_secret(call.command)):
+    if call is not None and (any(map(_is_secret, call.files)) or _command_shows_secret(call.command)):
         return True
     shown = record.toolUseResult
     if shown is None or isinstance(shown, str | list):
         return False
     path = shown.file.filePath if shown.file else shown.filePath
-    return bool(path and is_secret_file(path))
+    return bool(path and _is_secret(path[:4096]))
 
 
 def _command_shows_secret(command: str) -> bool:
-    return bool(command) and any(is_secret_file(word.strip("\"'`;|&()<>")) for word in command.split())
+    return bool(command) and any(_is_secret(word.strip("\"'`;|&()<>")) for word in command.split())

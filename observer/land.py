@@ -92,6 +92,8 @@ class Lines:
         self._redactor = redactor
         self._projects = projects
         self._condenser = Condenser(redactor, agent=session.agent is not None, recalled=recalled)
+        self._main = str(session.id)
+        self._sidechain = str(derived("agent", self._main, "sidechain"))
         self._root: str | None = None
         self._entrypoint: str | None = None
         self._title: str | None = None
@@ -159,48 +161,50 @@ class Lines:
                 self._title = one_line(self._redactor.redact(title), 200)
 
     def _fill(self, landing: Landing, rows: list[Row], now: dt.datetime) -> None:
-        sessions: dict[uuid.UUID, NewSession] = {}
-        projects: dict[uuid.UUID, Project] = {}
-        ids: dict[str, str] = {}
-        main = self.session.id
-        sidechain = derived("agent", str(main), "sidechain")
+        """Give each row its session and project, and name those in the landing."""
+        here, inside = self._main, self._sidechain
+        projects: dict[str, Project] = {}
+        ids: dict[str | None, str] = {}
+        spans: dict[str, list[Row]] = {}
         for row in rows:
-            if row.cwd:
-                self._root = self._root or row.cwd
-            found = self._projects.of(row.cwd or self._root, self._root)
-            key = found.identity
-            if key not in ids:
-                projects[found.id] = found
-                ids[key] = str(found.id)
-            row.project_id = ids[key]
-            inside = row.sidechain and self.session.agent is None
-            session = sidechain if inside else main
-            row.session_id = str(session)
-            self._note(sessions, session, row, found, inside)
+            if row.cwd and self._root is None:
+                self._root = row.cwd
+            project_id = ids.get(row.cwd)
+            if project_id is None:
+                found = self._projects.of(row.cwd or self._root, self._root)
+                project_id = ids[row.cwd] = str(found.id)
+                projects[project_id] = found
+            row.project_id = project_id
+            row.session_id = session = inside if row.sidechain and self.session.agent is None else here
+            if session in spans:
+                spans[session].append(row)
+            else:
+                spans[session] = [row]
+        sessions = [self._span(session, own, now) for session, own in spans.items()]
         if not rows and self._title:
-            sessions[main] = self._new_session(main, False)
-        for seen in sessions.values():
-            last = next(r for r in reversed(rows) if r.session_id == str(seen.id)) if rows else None
-            if last and last.kind == "boundary" and last.text == "end":
-                seen.ended_at = now
+            sessions = [self._new_session(here)]
         landing.rows = msgspec.json.encode(rows)
         landing.row_count = len(rows)
-        landing.sessions = list(sessions.values())
-        landing.projects = [NewProject(i, p.identity, p.name, p.root) for i, p in projects.items()]
+        landing.sessions = sessions
+        landing.projects = [NewProject(p.id, p.identity, p.name, p.root) for p in projects.values()]
 
-    def _note(self, sessions: dict[uuid.UUID, NewSession], session: uuid.UUID, row: Row, found: Project, inside: bool) -> None:
-        seen = sessions.get(session)
-        if seen is None:
-            seen = sessions[session] = self._new_session(session, inside)
-            seen.project_id = found.id
-        if row.at is not None:
-            seen.started_at = min(seen.started_at or row.at, row.at)
-            seen.last_at = max(seen.last_at or row.at, row.at)
+    def _span(self, session: str, rows: list[Row], now: dt.datetime) -> NewSession:
+        """What these rows say about their session."""
+        seen = self._new_session(session)
+        times = [row.at for row in rows if row.at is not None]
+        if times:
+            seen.started_at, seen.last_at = min(times), max(times)
+        seen.project_id = uuid.UUID(rows[0].project_id)
+        last = rows[-1]
+        if last.kind == "boundary" and last.text == "end":
+            seen.ended_at = now
+        return seen
 
-    def _new_session(self, session: uuid.UUID, inside: bool) -> NewSession:
+    def _new_session(self, session: str) -> NewSession:
+        inside = session != self._main
         agent = "sidechain" if inside else self.session.agent
         return NewSession(
-            id=session,
+            id=uuid.UUID(session),
             name=self.session.name,
             agent=agent,
             parent_id=self.session.parent if agent else None,

@@ -8,6 +8,7 @@ between 0.4 and 0.9."""
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -25,6 +26,13 @@ from observer.turns import Turn
 
 _SHORT_TITLE = 24
 _QUIET = 0.7
+_LONG = 1500
+_LABEL = 48
+_EMPTY_LABEL = re.compile(
+    r"\b(?:cause|issue|problem|fix|fixed|solution|result|summary|note|important|key|insight|step|status|reason|why|now|before|after|done|"
+    r"decision|phase|bug|option|update[ds]?|change[ds]?|added|removed|what|how|answer|finding|conclusion|warning|caveat|actual\w*)\b|\.\w{1,5}(?::\d+)?$|^\d+\.?$",
+    re.I,
+)
 
 
 class _Found(NamedTuple):
@@ -94,8 +102,10 @@ def _found(turn: Turn) -> Iterator[_Found]:
 
 
 def _own_words(prompt: Line) -> list[Sentence]:
-    """What the user wrote, without documents they pasted."""
-    return [] if is_document(prompt.text) else sentences(prompt.text)
+    """What the user wrote, without documents they pasted: people write first and paste below."""
+    if is_document(prompt.text):
+        return []
+    return sentences(prompt.text if len(prompt.text) <= _LONG else prompt.text[:_LONG].rpartition("\n")[0])
 
 
 def _standing_rule(turn: Turn, said: Sequence[Sentence]) -> _Found | None:
@@ -120,9 +130,9 @@ def _best(turn: Turn, said: Sequence[Sentence]) -> _Found | None:
     about = About(_is_about_a_defect(turn), bool(turn.changed_files))
     least = THRESHOLD if about.changed or turn.commands else _QUIET
     best: _Found | None = None
-    for line in answers:
+    for line in reversed(answers):
         for found in _statements(line, sentences(line.text), about, final=line is answers[-1]):
-            if found.score >= least and (best is None or _rank(found) >= _rank(best)):
+            if found.score >= least and (best is None or _rank(found) > _rank(best)):
                 best = found
     if turn.question:
         for found in _statements(turn.question, said, about, final=False):
@@ -141,8 +151,16 @@ def _statements(line: Line, found: Sequence[Sentence], about: About, *, final: b
         if cue is None:
             continue
         score = score_of(sentence, cue, names, final, by_user)
-        if score >= THRESHOLD and (title := title_of(sentence.text)):
+        if score >= THRESHOLD and (title := title_of(_labelled(sentence))):
             yield _Found(cue.kind, score, line, sentence, found, title)
+
+
+def _labelled(sentence: Sentence) -> str:
+    """The sentence with its label where the label says what it is about, and does not only say what kind of thing it is."""
+    label = sentence.label
+    if not label or len(label) > _LABEL or "/" in label or _EMPTY_LABEL.search(label):
+        return sentence.text
+    return sentence.text if label.casefold() in sentence.text.casefold() else f"{label}: {sentence.text}"
 
 
 def _rank(found: _Found) -> tuple[float, int]:

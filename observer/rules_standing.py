@@ -32,13 +32,13 @@ _EN = (
     _cue(0.85, r"\b(?:please |pls )?(?:make sure|be sure|remember|try)(?: that you| you| to)? (?:to )?always\b|\b(?:please |pls )?(?:remember|keep in mind) (?:that )?(?:we|i|this (?:repo|project))\b"),
     _cue(0.8, r"\b(?:every|each) time (?:you|we)\b|\b(?:whenever|any time|anytime) (?:you|we)\b|\bbefore (?:every|each|any) (?:commit|push|release|merge|pr|deploy)\w*\b|\bafter (?:every|each|any) (?:change|commit|edit|step|bunch)\b"),
     _cue(0.8, r"\b(?:let'?s |please |pls |^)stop (?:using|adding|writing|doing|creating|making|putting|asking|committing|saying|being|importing|mocking|running)\b"),
-    _cue(0.8, r"\b(?:don'?t|dont|do not|never)\b[^.;]{1,80}\b(?:without|before) (?:asking|my |checking with|telling|showing)|\b(?:ask|check with|tell|show) (?:me|us|him|her|them) (?:first|before)\b"),
+    _cue(0.8, r"\b(?:don'?t|dont|do not|never)\b[^.;]{1,80}\b(?:without|before) (?:asking|my |checking with|telling|showing)|\b(?:ask|check with) (?:me|us|him|her|them) (?:first|before)\b|\b(?:tell|show) (?:me|us) (?:before|first(?=[,.;!]|$))"),
     _cue(0.75, rf"(?:^|[,;:–—-] ?|\b(?:please|pls|btw|and|but|also|so|ok) )(?:don'?t|dont|do not) {_DOING} (?!(?:the|this|that|these|those|it|them|any|my|your|our|a|an|anything|everything|so|to|yet|now|for|up|in|on|into|me|us|here|there|about|what|with)\b)(?:[\w-]+ )*?\w+s\b(?!.*\b(?:yet|for now|this time|right now|today|here's)\b)"),
     _cue(0.75, r"(?:^|[,;:–—-] ?|\b(?:and|but|also|btw|ok|please|pls) )no (?:more )?(?:[\w-]+ )?\w+s (?:that|which|in|for|without|with|at|on)\b(?!.*\b(?:found|yet|so far)\b)"),
     _cue(0.75, r"\bonly (?:ever )?(?:between|during|on|within|outside|after|before) (?:the )?(?:\d|mon|tue|wed|thu|fri|sat|sun|week|working|business|office|night)"),
     _cue(0.7, r"\b(?:don'?t|dont|do not|never) touch\b[^.;]{1,60}\bask \w+|\b(?:is|are) off[- ]limits\b"),
     _cue(0.7, r"\b(?:in|for) (?:this|our|the whole) (?:repo|repository|project|codebase|code base|team)\b[^.;]{0,60}\b(?:use|should|must|never|no|only)\b|\b(?:use|keep|put|write) [^.;]{1,60} (?:in|for|across) (?:this|our|the whole|all) (?:repo|repository|project|codebase|code base|team|files|tests)s?\b"),
-    _cue(0.65, r"^(?:please |pls |and |also |let'?s |lets )*keep (?:all |our |the |my )[^.;]{3,60} (?:in|on|under|at) \w+"),
+    _cue(0.65, r"^(?:please |pls |and |also |let'?s |lets )*keep (?:all |our |my )[^.;]{3,60} (?:in|on|under|at) \w+"),
 )
 _DE = (
     _cue(0.9, r"\b(?:ab jetzt|ab sofort|von nun an|von jetzt an|künftig|zukünftig|in zukunft|grundsätzlich)\b"),

@@ -22,6 +22,7 @@ _ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|no|bzw|z\.\s?b|d
 _LABEL = re.compile(
     r"\*\*(?P<bold>[^*\n]{2,80})\*\*(?P<mark>:?)\s*(?:[:–—→-]\s*)?|(?P<code>`[^`\n]{2,80}`)(?::|\s+[–—-])\s+|(?P<plain>[A-Z][A-Za-z' ]{2,30}):\s+"
 )
+_STATEMENT = re.compile(r"\b(?:is|are|was|were|has|have|will|must|should|can|does|did|fixed|we|I)\b")
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
 _TAG = re.compile(r"</?[a-zA-Z][\w-]*(?:\s[^<>]*)?>")
 _EMOJI = re.compile("[\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\ufe0f\u200d\u2705\u274c]+")
@@ -31,6 +32,7 @@ _HEADINGS = re.compile(r"^\s*#{1,6}\s+\S", re.M)
 UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 """A character of a script that puts no spaces between its words, or whose words say more than a Latin letter does."""
 
+_LEAD = 60
 MAX_SENTENCE = 600
 """Characters; what is longer is a paste, not a sentence."""
 
@@ -46,7 +48,7 @@ class Sentence:
     label: str
     """What stands in front of it in bold or before a colon: `Root cause`, a file's name; empty where nothing does."""
     section: str
-    """The heading it stands under."""
+    """The heading it stands under; for an item of a list, the words that introduce the list."""
     listed: bool
     """It is an item of a list."""
     opens: bool
@@ -98,7 +100,9 @@ def is_document(text: str) -> bool:
 
 
 def _is_label(match: re.Match[str]) -> bool:
-    """Bold words are a label only where a colon or a dash follows or belongs to them."""
+    """Words are a label only where a colon or a dash follows them and they are no statement themselves."""
+    if _STATEMENT.search(match["bold"] or match["plain"] or ""):
+        return False
     if not match["bold"]:
         return True
     return bool(match["mark"]) or match["bold"].endswith(":") or match[0].rstrip()[-1:] in ":–—→-"
@@ -108,7 +112,8 @@ def _blocks(text: str) -> Iterator[_Block]:
     """Paragraphs and list items, as stretches of the text."""
     section, fenced, at = "", False, 0
     start = end = -1
-    listed = False
+    listed = broken = False
+    lead = ""
     for line in text.splitlines(keepends=True):
         here, at = at, at + len(line)
         body = line.rstrip()
@@ -118,21 +123,24 @@ def _blocks(text: str) -> Iterator[_Block]:
         prose = not (fenced or fence or heading) and bool(body) and _is_prose(body[mark.end() :] if mark else body)
         if fence:
             fenced = not fenced
-        if start >= 0 and (mark or not prose):
-            yield _Block(start, end, section, listed)
+        if start >= 0 and (mark or not prose or broken or _NOISE_MARK.match(body.lstrip())):
+            yield _Block(start, end, lead if listed and lead else section, listed)
+            if not listed:
+                lead = plain(text[start:end])[-_LEAD:] if text[start:end].rstrip("* ").endswith(":") else ""
             start = -1
         if heading:
-            section = plain(heading[1]).rstrip(": ")
+            section, lead = plain(heading[1]).rstrip(": "), ""
         elif prose and (title := _bold_line(body)):
-            section = title
+            section, lead = title, ""
         elif prose:
             if start < 0:
                 first = here + (mark.end() if mark else len(body) - len(body.lstrip()))
                 noise = _NOISE_MARK.match(text, first, here + len(body))
                 start, listed = noise.end() if noise else first, bool(mark or noise)
             end = here + len(body)
+        broken = prose and line.rstrip("\r\n").endswith("  ")
     if start >= 0:
-        yield _Block(start, end, section, listed)
+        yield _Block(start, end, lead if listed and lead else section, listed)
 
 
 def _bold_line(line: str) -> str:

@@ -19,6 +19,10 @@ _LEAD_IN = re.compile(
 )
 _SELF = re.compile(r"(?:I|we)(?:'ve| have)? (?:(?:just|now|also|already|then|successfully|been able to) )*(?=[a-z]+(?:ed|t|ught|ose|ew|an|ote|ade|id|ook|ound)\b)")
 _SELF_HAVE = re.compile(r"(?:I|we)(?:'ve| have) (?:(?:just|now|also|already|then|successfully) )*(?=[a-z])", re.I)
+_WORD = re.compile(r"[^\W\d_]['’]?[^\W\d_A-Z]*(?=[\s,]|$)")
+# A clause that leads to what was cut off.
+_DANGLING = re.compile(r"(?:, | )(?:(?:and|but|so|or),? )?(?:when|if|while|since|as|after|before|once|because|which|that|where|until|unless)\b[^,;]{0,60}$", re.I)
+_HALF = re.compile(r"(?:when|if|since|after|before|while|although|once|unless|as soon as|wenn|weil|cuando|si|quand)\b", re.I)
 _TRAILER = re.compile(r"[\s,;:–—-]+(?:btw|by the way|please|pls|thanks?|thx|bitte|ok)?[\s.!。:;,…–—-]*$", re.I)
 # Where a long sentence may end, best first.
 _ENDS = (
@@ -33,7 +37,7 @@ def title_of(sentence: str) -> str:
     text = strip_lead_in(sentence)
     text = _TRAILER.sub("", " " + text if not text else text).strip()
     text = shortened(text.rstrip(" .!。:;,"))
-    return text[:1].upper() + text[1:] if text[1:2].islower() or text[1:2] in " '" else text
+    return text[:1].upper() + text[1:] if _WORD.match(text) else text
 
 
 def strip_lead_in(text: str) -> str:
@@ -51,11 +55,14 @@ def shortened(text: str) -> str:
     """At most `LIMIT` characters, cut at the last good place."""
     if len(text) <= LIMIT:
         return text
+    # A sentence that begins with a condition says nothing before its first comma.
+    begin = max(_SHORTEST, text.find(", ") + 2) if _HALF.match(text) else _SHORTEST
     for ends in _ENDS:
-        places = [m.start() for m in ends.finditer(text, _SHORTEST, LIMIT + 1)]
-        places = [p for p in places if _whole(text[:p])]
-        if places:
-            return text[: places[-1]].rstrip(" ,;:")
+        for match in reversed(list(ends.finditer(text, begin, LIMIT + 1))):
+            kept = text[: match.start()].rstrip(" ,;:")
+            if _whole(kept):
+                bare = _DANGLING.sub("", kept)
+                return bare if len(bare) >= _SHORTEST and not _HALF.match(text) else kept
     cut = text.rfind(" ", _SHORTEST, LIMIT)
     return text[: cut if cut > 0 else LIMIT - 1].rstrip(" ,;:(") + "…"
 

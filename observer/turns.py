@@ -21,11 +21,17 @@ _LOOKS = re.compile(
     r"(?:npm|pnpm|yarn) (?:ls|list|view|outdated)|pip (?:list|show|index)|cargo (?:tree|metadata)|go (?:list|env|version)|"
     r"[\w./-]+ (?:--version|-V|--help|-h))\b"
 )
+# What stands in quotes may hold separators of its own; `find -exec` and a redirection into a file do more than look.
+_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
+_BEFORE = re.compile(r"^(?:(?:\w+=\S+|sudo|time|command|do|then|else|if|while|!) +)+")
 _SEPARATORS = re.compile(r"\s*(?:&&|\|\||;|\||\n)\s*")
 _STATES = re.compile(
     r"\b(?:always|never|don'?t|do not|must|should(?:n'?t)?|prefer|instead of|rather than|from now on|remember|decided?|"
     r"we use|we're using|let'?s (?:use|go with|stick)|use \w+ (?:not|over|instead)|rule|convention|policy|avoid|"
-    r"no longer|switch(?:ed)? to|going forward|make sure|keep in mind|important|reverted?|rolled? back|root cause|because)\b",
+    r"no longer|switch(?:ed)? to|going forward|make sure|keep in mind|important|reverted?|rolled? back|root cause|because|"
+    r"hate|only|no more|negotiable|every time|stop \w+ing|don'?t|dont|instead|went with|chose|fixed|owns?|owner|job|"
+    r"immer|nie(?:mals)?|ab (?:jetzt|sofort)|künftig|bitte keine|weil|siempre|nunca|prefiero|porque|toujours|jamais|désormais|parce que)\b|"
+    r"\b(?:prod|production|staging|stage|dev|ci|server|host|cluster)\b.{0,40}\d+\.\d",
     re.I,
 )
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
@@ -126,8 +132,8 @@ def turns_of(lines: Sequence[Line], carried_question: uuid.UUID | None = None) -
 
 def is_real_command(command: str) -> bool:
     """Whether a shell command does more than look."""
-    parts = [p for p in _SEPARATORS.split(command.strip()) if p]
-    return any(not _LOOKS.match(re.sub(r"^(?:\w+=\S+ )+|^(?:sudo|time|command) ", "", part)) for part in parts)
+    parts = [p for p in _SEPARATORS.split(_QUOTED.sub("''", command.strip())) if p]
+    return any(not _LOOKS.match(_BEFORE.sub("", part)) for part in parts)
 
 
 def states_something(text: str) -> bool:

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from cems.errors import (
-    ProviderError,
-)
+from cems.errors import ProviderError
 from cems.providers import GenerateRequest
 from cems.providers.gemini import DEFAULT_GENERATOR_MODEL, GeminiGenerator
 from tests.fake_gemini import Behaviour, FakeGemini

@@ -93,8 +93,7 @@ def ensure_model(
     """The folder that holds the embedder's files, fetched when they are not there yet.
 
     Args:
-        cache_dir: where the folder is made; what is made gets mode 0700. Another process fetching into it is waited
-            for.
+        cache_dir: where the folder is made, with mode 0700. Another process fetching into it is waited for.
         progress: called while bytes arrive.
         sources: tried in order; `cems.providers.model_sources.DEFAULT_SOURCES` when None.
 
@@ -140,7 +139,7 @@ def _fetch(cache_dir: Path, sources: Sequence[Source], progress: Progress) -> di
         wrong = [file.name for file in PINNED if not file.accepts(files.get(file, b""))]
         if not wrong:
             return files
-        tried.append(f"{source.name}: {' and '.join(wrong)} is not the pinned file (wrong SHA-256)")
+        tried.append(f"{source.name}: its {' and '.join(wrong)} has the wrong SHA-256")
     raise EmbedderUnavailable(
         "the embedder's model cannot be fetched, so search uses keywords only. Tried "
         + "; ".join(tried or ["nothing"]),

@@ -25,8 +25,8 @@ _NEAR = (
 )
 _STATEMENTS = (
     "create extension vector",
-    "create table probe as select i, array(select sin(i * j)::real from generate_series(1, 384) j)::vector(384)"
-    " as v from generate_series(1, 200) i",
+    "create table probe as select i, array(select sin(i * j)::real from generate_series(1, 384) j)"
+    "::vector(384) as v from generate_series(1, 200) i",
     "create index on probe using hnsw ((v::halfvec(384)) halfvec_cosine_ops)",
     "create index on probe using hnsw (v vector_l2_ops)",
     "create index on probe using ivfflat (v vector_ip_ops) with (lists = 4)",

@@ -19,7 +19,7 @@ from cems.providers.usage import cut_to_tokens, estimate_tokens
 if TYPE_CHECKING:
     from google.genai import types
 
-DEFAULT_EMBEDDING_MODEL = "gemini-embedding-2"
+DEFAULT_EMBEDDING_MODEL = "gemini-embedding-001"
 
 MAX_TEXTS = 100
 """Texts in a request; the API refuses more."""

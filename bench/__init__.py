@@ -1,0 +1,1 @@
+"""Measurements anyone can run: `python bench/NAME.py [--quick] [--json]`."""
