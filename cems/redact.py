@@ -14,10 +14,9 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from cems.secret_names import Span
-from cems.secret_rules import find_secrets
+from cems.secret_rules import OURS, find_secrets
 from cems.text import sanitise
 
-_OURS = re.compile(r"\[secret:[a-z0-9-]{1,24}:[0-9a-f]{6}\]")
 # Taking one secret out can show another, as when a value was part of a longer one; each round leaves less to find.
 _ROUNDS = 8
 
@@ -74,7 +73,7 @@ def _outside_ours(text: str, spans: Sequence[Span]) -> list[Span]:
             merged[-1] = last._replace(end=max(last.end, span.end))
         else:
             merged.append(span)
-    ours = [match.span() for match in _OURS.finditer(text)]
+    ours = [match.span() for match in OURS.finditer(text)]
     if not ours:
         return merged
     kept: list[Span] = []

@@ -156,19 +156,27 @@ _WORD_BEFORE = re.compile(r"(?<![A-Za-z0-9_.-])([A-Za-z]{2,12})[ ]\Z")
 _NETRC = re.compile(r"login\s{1,4}\S{1,80}\s{1,4}\Z")
 _LONGEST_NAME = 80
 _LONGEST_QUOTED = 4096
+_SAMPLE = 256  # so much of a value is enough to judge it
+_DEEPEST = 4
 
 
 def find_assignments(text: str, anchors: Iterable[int]) -> Iterator[Span]:
-    """The values which their names make secret. An anchor is a place in the text inside a name that may be one."""
+    """The values which their names make secret. An anchor is a place in the text inside a name that may be one; they
+    come in order."""
+    done = nested = 0
     for at in anchors:
-        after = _AFTER_NAME.match(text, at)
+        # A bare value may hold a name and a value itself, but not without end: `key=key=key=…` is no secret.
+        nested = nested + 1 if at < done else 0
+        after = _AFTER_NAME.match(text, at) if nested <= _DEEPEST else None
         if after is None:
             continue
         start, name_end = _name_start(text, at), after.end("rest")
-        if name := judge_name(_whole_name(text, start, name_end)):
-            value = _read_value(text, start, after, name)
-            if value and value.end > value.start:
-                yield value
+        name = judge_name(_whole_name(text, start, name_end))
+        value = _read_value(text, start, after, name) if name else None
+        if value and value.start == after.end():
+            done = max(done, value.end)
+        if value and value.kind:
+            yield value
 
 
 def _name_start(text: str, at: int) -> int:
@@ -186,50 +194,63 @@ def _name_start(text: str, at: int) -> int:
 def _whole_name(text: str, start: int, end: int) -> str:
     """The name, with the word before it where names are written as words: `API key: …`."""
     name = text[start:end]
-    if name.isalpha() and (word := _WORD_BEFORE.search(text, max(0, start - 16), start)):
+    if text.startswith(" ", start - 1) and name.isalpha() and (word := _WORD_BEFORE.search(text, max(0, start - 16), start)):
         return f"{word[1]}_{name}"
     return name
 
 
 def _read_value(text: str, start: int, after: re.Match[str], name: Name) -> Span | None:
-    """The value behind the name, if it is a secret."""
+    """The value behind the name; without a kind, when it is no secret. Nothing, when there is no value."""
     at = after.end()
-    option = text.startswith("-", start) or _NETRC.search(text, max(0, start - 96), start) is not None
     if after["op"] == ":" and (typed := _TYPED.match(text, at)):
         at = typed.end()
     if after["element"] and not text.startswith("<", start - 1):
         return None
+    option = text.startswith("-", start)
     if after["space"] and not option:
-        return _read_prose(text, at, name)
+        option = _NETRC.search(text, max(0, start - 96), start) is not None
+        if not option:
+            return _read_prose(text, at, name)
     quote = _OPENING_QUOTE.match(text, at)
     if quote:
         begin, end = quote.end(), _closing_quote(text, quote.end(), quote[1])
-        if (after["comma"] or after["call"]) and not looks_random(text[begin:end]):
-            return None
-        secret = is_secret_value(text[begin:end], name, quoted=True)
-        return Span(begin, end, name.kind) if secret else None
-    if after["op"] in ("==", "==="):
-        return None
+        value = text[begin : min(end, begin + _SAMPLE)]
+        secret = is_secret_value(value, name, quoted=True)
+        if after["comma"] or after["call"]:
+            secret = secret and looks_random(value)
+        return Span(begin, end, name.kind if secret else "")
+    return None if after["op"] in ("==", "===") else _read_bare(text, start, at, after, name, option)
+
+
+def _read_bare(text: str, start: int, at: int, after: re.Match[str], name: Name, option: bool) -> Span | None:
+    """A value without quotes, which in code is an expression and elsewhere the secret itself."""
     form = start > 0 and text[start - 1] in "?&;"
     shell = after["join"] == "=" and (name.shouted or form)
     bare = (_BARE_SHELL if shell and not form else _BARE).match(text, at)
     if bare is None:
         return None
-    begin, end = bare.start(), bare.start() + len(bare[0].rstrip(".,:;!?)"))
-    value = text[begin:end]
+    begin, end = at, at + len(bare[0].rstrip(".,:;!?)"))
+    value = text[begin : min(end, begin + _SAMPLE)]
+    secret = _can_be_bare(text, start, end, after, name, value, data=shell or option)
+    secret = secret and is_secret_value(value, name, quoted=shell or option)
+    return Span(begin, end, name.kind if secret else "")
+
+
+def _can_be_bare(
+    text: str, start: int, end: int, after: re.Match[str], name: Name, value: str, *, data: bool
+) -> bool:
+    """Whether the value is not part of an expression, a type, or a sentence that goes on."""
     if after["element"] and not text.startswith("</", end):
-        return None
+        return False
     if text.startswith(("(", "[", "{"), end) or (after["op"] == ":" and value.startswith("/")):
-        return None
-    if not (shell or option) and (_TYPE.match(value) or (name.demand is not Demand.ANY and not looks_random(value))):
-        return None
-    if value.replace("_", "").isalpha() and not _bare_word_is_data(text, start, end, after, shell):
-        return None
-    at_line_end = _LINE_END.match(text, end) is not None
-    if after["op"] == ":" and name.demand is Demand.ANY and not at_line_end and not is_mixed(value):
-        return None  # a sentence goes on: "password: must be long"
-    secret = is_secret_value(value, name, quoted=shell or option)
-    return Span(begin, end, name.kind) if secret else None
+        return False
+    if not data and (_TYPE.match(value) or (name.demand is not Demand.ANY and not looks_random(value))):
+        return False
+    if value.replace("_", "").isalpha() and not _bare_word_is_data(text, start, end, after, data):
+        return False
+    # "password: must be long": a sentence, as long as nothing looks like a secret
+    sentence = after["op"] == ":" and name.demand is Demand.ANY and _LINE_END.match(text, end) is None
+    return not sentence or is_mixed(value)
 
 
 def _read_prose(text: str, at: int, name: Name) -> Span | None:
@@ -237,14 +258,10 @@ def _read_prose(text: str, at: int, name: Name) -> Span | None:
     bare = _BARE.match(text, at)
     if bare is None or name.demand is Demand.RANDOM:
         return None
-    value = bare[0].rstrip(".,:;!?)")
-    strong = (
-        looks_random(value)
-        and not _is_fingerprint(value)
-        and not is_place(value)
-        and not _ATTRIBUTE.match(value)
-    )
-    return Span(at, at + len(value), name.kind) if strong else None
+    end = at + len(bare[0].rstrip(".,:;!?)"))
+    value = text[at : min(end, at + _SAMPLE)]
+    secret = looks_random(value) and not (_is_fingerprint(value) or is_place(value) or _ATTRIBUTE.match(value))
+    return Span(at, end, name.kind if secret else "")
 
 
 def _closing_quote(text: str, begin: int, quote: str) -> int:
@@ -292,13 +309,14 @@ _FINGERPRINT = re.compile(
     r"(?:sha\d{1,3}[-:].*|(?:0x)?[0-9a-f]{7,128}|(?:0x)?[0-9A-F]{7,128}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})\Z",
     re.DOTALL,
 )
+_DIGIT = re.compile("[0-9]")
 _SEGMENTS = re.compile(r"[A-Za-z0-9]+")
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 
 
 def is_secret_value(value: str, name: Name, *, quoted: bool) -> bool:
     """Whether a value under such a name is a secret. `quoted` also stands for a bare value that cannot be code."""
-    if len(value) < 4 or is_stand_in(value):
+    if len(value) < (4 if name.demand is Demand.ANY else 8) or is_stand_in(value):
         return False
     if not quoted and (_ATTRIBUTE.match(value) or _is_own_name(value)):
         return False
@@ -330,7 +348,7 @@ def is_stand_in(value: str) -> bool:
         return True
     if "${" in bare or "{{" in bare or "***" in bare or "…" in bare or "..." in bare or _CONSTANT.match(bare):
         return True
-    if any(character.isdigit() for character in bare) or "=" in bare:
+    if _DIGIT.search(bare) or "=" in bare:
         return False
     return not _STAND_IN_PARTS.isdisjoint(word.lower() for word in _WORDS.findall(bare))
 
@@ -348,7 +366,7 @@ def looks_random(value: str) -> bool:
 def _is_noise(piece: str, *, with_digits: float) -> bool:
     if len(piece) < 12:
         return False
-    digits = sum(character.isdigit() for character in piece)
+    digits = len(_DIGIT.findall(piece))
     longest_word = with_digits if digits >= 2 else 3.1 if len(piece) >= 24 else 2.3  # on the average
     return len(piece) <= longest_word * len(_WORDS.findall(piece))
 
@@ -358,7 +376,7 @@ def is_mixed(value: str) -> bool:
     if looks_random(value):
         return True
     for piece in _SEGMENTS.findall(value):
-        if len(piece) >= 8 and any(c.isdigit() for c in piece) and any(c.isalpha() for c in piece):
+        if len(piece) >= 8 and not piece.isalpha() and not piece.isdigit():
             return True
     return False
 
@@ -373,7 +391,7 @@ def _is_password(value: str, name: Name) -> bool:
             and all(word.islower() for word in words)
             and len(words) >= 4
         )
-    digits = sum(character.isdigit() for character in value)
+    digits = len(_DIGIT.findall(value))
     return digits < len(value) or digits >= 6
 
 

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Sequence
 
 import msgspec
-from psycopg.types.json import Jsonb
+from psycopg.types.json import Json, Jsonb
 
 from cems.errors import LostRace
 from cems.failpoint import failpoint
@@ -146,7 +146,7 @@ def land(db: Database, landing: Landing, now: dt.datetime) -> int:
         if landing.row_count:
             landed = conn.execute(
                 SQL["ingest.land_lines"],
-                owner | {"rows": landing.rows.decode(), "transcript": before.id, "generation": after.generation},
+                owner | {"rows": Json(landing.rows, bytes), "transcript": before.id, "generation": after.generation},
             ).rowcount
         for aside in landing.set_aside:
             conn.execute(SQL["ingest.set_aside"], owner | dataclasses.asdict(aside) | {

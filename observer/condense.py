@@ -24,9 +24,9 @@ ANSWER_LIMIT = 8_000
 THINKING_LIMIT = 1_500
 RESULT_LIMIT = 700
 ERROR_LIMIT = 1_600
+_ERROR_SEEN = 16 * 1024
 # Redaction sees this much more than is kept, and the last stretch of what it saw is dropped, so that no secret
 # reaches the kept text in half.
-_MARGIN = 4096
 _SEAM = 512
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _WANTED = {"user", "assistant", "attachment", "system"}
@@ -158,7 +158,7 @@ class Condenser:
 
     def _shell(self, record: Record, command: str) -> Row:
         """A command the user ran with `!`."""
-        use = self._cleaned(ToolUse(name="Bash", command=command[: toolcalls.COMMAND_LIMIT * 4]))
+        use = self._cleaned(ToolUse(name="Bash", command=command))
         return self._row(record, "call", self._speaker(record), "", [use])
 
     def _results(self, record: Record, blocks: list[Block]) -> Row | str:
@@ -202,16 +202,15 @@ class Condenser:
         return call
 
     def _cleaned(self, use: ToolUse) -> ToolUse:
-        redact = self._redact
         if use.changes and any(map(_is_secret, use.files)):
             return msgspec.structs.replace(use, command="", detail="")
-        return toolcalls.cut(
-            msgspec.structs.replace(
-                use,
-                files=tuple(redact(f) for f in use.files),
-                command=redact(use.command) if use.command else "",
-                detail=redact(use.detail) if use.detail else "",
-            )
+        return ToolUse(
+            id=use.id,
+            name=use.name,
+            files=tuple(map(self._redact, use.files)),
+            changes=use.changes,
+            command=self._kept(use.command, toolcalls.COMMAND_LIMIT) if use.command else "",
+            detail=self._kept(use.detail, toolcalls.DETAIL_LIMIT) if use.detail else "",
         )
 
     def _clean(self, texts: list[str], limit: int, keep_tail: float = 0.0) -> str:
@@ -221,13 +220,21 @@ class Condenser:
         text = texts[0] if len(texts) == 1 else "\n\n".join(texts)
         if "<" in text:
             text = strip_injected(text)
-        seen = limit + _MARGIN if not keep_tail else 64 * 1024
-        cut = len(text) > seen
-        text = self._redact(text[:seen] if cut else text)
-        if cut and len(text) > limit:
-            text = text[:-_SEAM]
-        text = text.strip()
-        return text if len(text) <= limit else shorten(text, limit, keep_tail=keep_tail)
+        if keep_tail and limit < len(text) <= _ERROR_SEEN:
+            return shorten(self._redact(text).strip(), limit, keep_tail=keep_tail)
+        return self._kept(text, limit).strip()
+
+    def _kept(self, text: str, limit: int) -> str:
+        """The beginning of a text, redacted, with a word on how much was left out."""
+        if len(text) <= limit:
+            return self._redact(text)
+        cut = len(text) > limit + _SEAM
+        clean = self._redact(text[: limit + _SEAM])
+        if cut:
+            clean = clean[:-_SEAM]
+        if len(clean) <= limit and not cut:
+            return clean
+        return f"{clean[: limit - 40].rstrip()} […{len(text) - limit + 40:,} characters left out…]"
 
     def _row(
         self, record: Record, kind: LineKind, origin: Origin, text: str, tools: list[ToolUse] | None = None

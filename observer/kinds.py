@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from cems.models import Kind
 from observer.rules_text import UNSPACED, Sentence
+from observer.rules_title import strip_lead_in
 
 _MARGIN = 0.04
 THRESHOLD = 0.62
@@ -65,14 +66,14 @@ CUES: tuple[Cue, ...] = (
     Cue("decision", 0.75, _re(r"\b(?:chose|picked|opted|settled on|went with|decided|entschieden|gewählt|elegimos|decidimos|choisi)\b|に決め|を選"), REASON),
     Cue("decision", 0.8, _re(r"\b(?:replaced?|switched|moved|migrated|dropped|we (?:drop|keep|stay|use)|kept|ersetzt|umgestellt|reemplaza(?:mos|do)|remplacé)\b"), REASON),
     Cue("decision", 0.7, _re(r"^we (?:drop|keep|stay with|go with|abandon|replace|switch)\b|^(?:we|i)(?:'ll| will) (?:go with|stay with|stick with)\b"), _re(r":|\bonly\b|\binstead\b|,")),
-    Cue("decision", 0.55, _re(r"\b(?:instead of|rather than)\b(?! \w+ing\b)|\bin favou?r of\b|\bstatt\b|ではなく"), None, "named"),
+    Cue("decision", 0.55, _re(r"\b(?:instead of|rather than)\b(?! (?:\w+ly )?\w+ing\b)|\bin favou?r of\b|\bstatt\b|ではなく"), None, "changed"),
     # deadend: tried, failed, reverted
     Cue("deadend", 0.85, _re(r"\b(?:reverted|rolled back|gave up|given up|backed out|abandoned|undid|zurückgenommen|zurückgerollt|verworfen|aufgegeben|revertimos|revertido|annulé|abandonné)\b|元に戻し"), _WHY_BACK),
     Cue("deadend", 0.8, _re(r"\btried\b|\bversucht\b|\bprobamos\b|\bessayé\b|試し"), _re(r"\b(?:reverted|did(?:n'?t| not) (?:work|help)|but (?:it|that|they|this)|fail(?:s|ed)|aber|pero|mais)\b|が、")),
     Cue("deadend", 0.7, _re(r"\b(?:did(?:n'?t| not)|does(?:n'?t| not)|won'?t|can(?:no|')t) (?:work|help|scale)\b|\bdead end\b|\bnot (?:viable|feasible)\b|\bturned out (?:to be )?(?:worse|impossible|slower)\b"), _SO, "named"),
     # bugfix: what was wrong and why
     Cue("bugfix", 0.8, _re(r"\b(?:root cause|culprit)\b|\bthe (?:real |actual |underlying |main )?(?:cause|bug|reason)(?: here)? (?:was|is|turned out|came)\b|\bursache (?:war|ist)\b|\bla causa (?:era|es|fue)\b|\bla cause (?:était|est)\b|原因は")),
-    Cue("bugfix", 0.74, _re(r"(?:^|\bthe )(?:real |actual |underlying |main )?(?:issue|problem|cause|bug)(?: here)?(?: (?:was|is)(?! (?:with|on|for)\b)|:)"), None, "named"),
+    Cue("bugfix", 0.74, _re(r"(?:^|\bthe )(?:real |actual |underlying |main )?(?:issue|problem|cause|bug)(?: here| \d)?(?: (?:was|is)(?! (?:with|on|for)\b)|:)")),
     Cue("bugfix", 0.78, _FAILING, _CAUSE),
     Cue("bugfix", 0.66, _CAUSE, None, "defect named"),
     Cue("bugfix", 0.62, _re(r"^fixed\b|\bfixed (?:by|in|the|a|an)\b|\bfixes (?:the|a|an)\b|\bbehoben\b|\bcorregi(?:do|mos)\b|\bcorrigé\b|修正し"), None, "named"),
@@ -85,8 +86,9 @@ CUES: tuple[Cue, ...] = (
     Cue("context", 0.7, _re(r"\bowns\b|\bowned by\b|\bmaintained by\b|\b\w+(?:'s?|s')? job\b|\bresponsible for\b|(?<!=)=\s*\d+\.\d+\.\d+\.\d+")),
     Cue("context", 0.68, _re(r"\b(?:prod|production|staging|stage|dev|ci|server|cluster|box|host|machine)\b[^.;]{0,40}\b(?:runs|has|uses|is|läuft)\b[^.;]{0,40}\d+\.\d")),
     Cue("context", 0.66, _re(r"\b(?:lives?|stored|kept|defined|configured|loaded|served|hosted|sits|located) (?:in|at|on|under|by)\b|\b(?:takes?|gets?|reads?|loads?) (?:its|their) \w+.{0,40} from\b|\blistens? on\b|\bdefaults? to\b|\bby default\b|\bonly (?:speaks|supports|accepts|used by|runs|works|knows|applies|fixes)\b|\bnone of (?:them|which)\b"), None, "named"),
+    Cue("context", 0.66, _re(r"\b(?:will|would) fail\b|\bfails? (?:if|when|unless|without)\b|\b(?:doesn'?t|does not|can'?t|cannot|won'?t) (?:support|access|handle|see|reach|allow|expose|accept|catch|cover|run in)\b"), None, "named"),
     Cue("context", 0.56, _re(r"\b(?:uses|calls|returns|reads|writes|stores|tracks|sends|sending|expects|ignores|drops|rejects|inherits|depends on|refers to|creates|emits|contains|requires)\b"), None, "named"),
-    Cue("context", 0.5, _re(r"^(?:\w+ly )?(?:added|updated|moved|renamed|removed|replaced|created|implemented|changed|switched|introduced|deleted|extracted|disabled|enabled|refactored|converted|merged|excluded|wired|inverted|split|made|set|bumped)\b|\b(?:has|have) been (?:\w+ed)\b|\b(?:is|are) now\b|\b(?:will )?now (?:be |\w+s\b)"), None, "changed"),
+    Cue("context", 0.52, _re(r"^(?:\w+ly )?(?:added|updated|moved|renamed|removed|replaced|created|implemented|changed|switched|introduced|deleted|extracted|disabled|enabled|refactored|converted|merged|excluded|wired|inverted|split|made|set|bumped)\b|\b(?:has|have) been (?:\w+ed)\b|\b(?:is|are) now\b|\b(?:will )?now (?:be |\w+s\b)"), None, "changed named"),
 )
 
 # The speaker's intentions, offers and courtesies: nothing that is so.
@@ -96,20 +98,23 @@ _PLAN = _re(
     r"feel free|if you|if we|here'?s|here are|this is my|my (?:plan|recommendation)|based on|looking at|now (?:i|that|fix|add|update|create|run|check)|time to|ready (?:to|for)|to (?:fix|debug|do|test|add|make|verify|address)|"
     r"ich werde|lass mich|voy a|vamos a|je vais|次に)"
 )
-_OFFER = _re(r"\b(?:i'll|let me|i will|i'm going to|we'll need to|would you like|want me to|should i|shall i|do you want|let me know|say the word|happy to|feel free)\b")
+_INTENT = _re(r"\b(?:i'll|let me|i will|i'm going to|we'll|we will)\b")
+_OFFER = _re(r"\b(?:would you like|want me to|should i|shall i|do you want|let me know|say the word|happy to|feel free)\b")
 _HEDGE = _re(r"\b(?:might|may be|maybe|perhaps|probably|possibly|could be|seems?|appears?|i think|i believe|i guess|likely|should (?:now )?(?:work|pass|be|fix)|hypothesis|vielleicht|quizás|peut-être)\b|かもしれ")
+_CHOICE = _re(r"\bi(?:'d| would) (?:take|use|go|pick|choose|suggest|recommend|keep|say|prefer)\b|\boptions?\b.{0,20}:|\brecommendation\b|\bwhich (?:one )?(?:do|would) you\b")
 _LOG = _re(r"\[(?:error|info|warn|debug)|\d{4}-\d\d-\d\dt\d\d|\bat \S+:\d+:\d+")
 _REQUEST = _re(
     r"^(?:(?:ok|yes|no|now|then|and|also|so|but|next|agreed|good)[,.:;]? )*(?:please|pls|bitte|can|could|would|let'?s|lets|i want|i'd like|i would like|i need|i think|we need|we should|we want|try|make|next:|"
     r"maybe|the test|should|have a look|por favor|quiero|je veux|peux-tu|kannst du)\b"
 )
-_TRIVIAL = _re(r"\b(?:lint\w*|format(?:ting|ted)|comments?|typos?|unused|imports?|warnings?|whitespace|rebased?|all fixes|various|summary)\b")
+_TRIVIAL = _re(r"\b(?:lint\w*|type annotations?|typescript errors?|type errors?|format(?:ting|ted)|comments?|typos?|assertions?|unused|imports?|warnings?|whitespace|rebased?|all fixes|various|summary)\b")
 _THIS = _re(r"\bthis (?:bug|issue|error|problem|change|approach)\b")
-_HALF = _re(r"^(?:when|if|since|after|before|while|although|once|unless|wenn|cuando|si|quand)\b[^,]*$|(?:because|are|is|following|with|to|by|the|include|includes|like)[:.…]*$")
+_PASSING = _re(r"^(?:the )?(?:push|commit|build|tests?|typecheck|edit|command|hook|ci|check)s? (?:is |are |was )?fail|^already\b")
+_HALF = _re(r"^(?:when|if|since|after|before|while|although|once|unless|wenn|cuando|si|quand)\b[^,]*$|(?:because|are|is|following|with|to|by|the|include|includes|like|but|and)[:.…]*$")
 _TASTE = _re(r"\bi (?:personally |really |always )?(?:prefer|like|love|hate|favou?r)\b")
 _POINTER = _re(r"^(?:this|that|it|its|they|these|those|he|she|there'?s|here|the (?:above|following|latter|former)|both|all of|same|which|das|dies|es|sie|eso|esto|ce|cela|ça)\b|^これ|^それ")
 _HYPE = _re(
-    r"\b(?:production[- ]ready|fully|comprehensive(?:ly)?|professional|robust|seamless(?:ly)?|successful(?:ly)?|complete[d!]?|excellent|perfect(?:ly)?|systematic(?:ally)?|"
+    r"\b(?:(?:is|are) now working|works? (?:correctly|perfectly|now|as expected)|production[- ]ready|fully|comprehensive(?:ly)?|professional|robust|seamless(?:ly)?|successful(?:ly)?|complete[d!]?|excellent|perfect(?:ly)?|systematic(?:ally)?|"
     r"all (?:\w+ )?(?:tests?|checks?|quality checks|hooks) (?:now )?pass\w*|tests? (?:all )?pass(?:es|ing)?|according to (?:the )?(?:plan|requirements|spec)|great|modern|intuitive|enhanced|graceful(?:ly)?|best practices)\b"
 )
 _CHATTER = _re(r"^(?:done|all (?:tests|set|good|checks)|everything|understood|got it|thanks|you'?re|committed|pushed|tests pass|no (?:linting )?errors|success|great|good|perfect|excellent|sorry|yes|no)\b[^:;,]{0,60}$")
@@ -117,6 +122,8 @@ _ORDER = _re(r"^(?:add|remove|update|create|fix|change|implement|modify|replace|
 _DRAFT_SECTION = _re(r"\b(?:plan|options?|next steps?|to-?do|remaining|proposed?|proposal|recommend\w*|test (?:plan|scenarios?|results?)|usage|example|implementation (?:steps|sketch)|what happens|prerequisites|expected|scenarios?|future|questions?|benefits?|approach|hypothesis|needed|alternatives?|strengths?|status|features?)\b")
 _TELLING_SECTION = _re(r"\b(?:root cause|summary|changes?|changed|fix(?:es|ed)?|how it works|key|cause|why|analysis|done|reasons?)\b")
 _OPENING = 3
+_FEW_WORDS = 8
+_SURE = 0.65
 _NAMES = (
     re.compile(r"`[^`\n]+`"),
     re.compile(r"(?<!\w)[\w.@~-]*/[\w./@-]*\w|\b\w+\.(?:py|ts|tsx|js|jsx|go|rs|rb|ex|exs|java|kt|c|h|cpp|sh|sql|json|ya?ml|toml|md|css|html|ini|cfg|lock|env|tf|j2)\b"),
@@ -126,14 +133,22 @@ _NAMES = (
 )
 
 
+_COMMON = frozenset("PR CI API URL UI OK TODO NOT AND OR IMPORTANT NOTE CLI HTTP JSON ID LLM AI I A".split())
+
+
 def names_in(raw: str) -> int:
     """How many things of the project a sentence names: code, paths, flags, numbers, proper names; at most 6 count."""
     found: set[str] = set()
     for pattern in _NAMES:
-        found.update(m[0].strip("`") for m in pattern.finditer(raw))
+        found.update(name for m in pattern.finditer(raw) if (name := m[0].strip("`")) not in _COMMON)
         if len(found) >= 6:
             return 6
     return len(found)
+
+
+def proposes(text: str) -> bool:
+    """Whether an answer lays out what could be done, or asks what to do."""
+    return bool(_OFFER.search(text) or _CHOICE.search(text))
 
 
 def cue_of(sentence: Sentence, about: About, names: int) -> Cue | None:
@@ -159,9 +174,10 @@ def fault_of(sentence: Sentence, by_user: bool) -> float:
         return 1.0
     if words < 5 and len(UNSPACED.findall(text)) < 12:
         return 1.0
-    if not by_user and (_PLAN.match(text) or _TASTE.search(text) or _ORDER.match(text)):
+    text = strip_lead_in(text)
+    if not by_user and (_PLAN.match(text) or _INTENT.search(text) or _TASTE.search(text) or _ORDER.match(text)):
         return 1.0
-    if by_user and (_REQUEST.match(text) or _ORDER.match(text)):
+    if by_user and (_REQUEST.match(text) or _REQUEST.match(sentence.text) or _ORDER.match(text)):
         return 1.0
     if sentence.section and _DRAFT_SECTION.search(sentence.section):
         return 1.0
@@ -178,20 +194,29 @@ def fault_of(sentence: Sentence, by_user: bool) -> float:
         against += 0.12
     if _THIS.search(text):
         against += 0.08
+    if _PASSING.match(text):
+        against += 0.2
     if len(text) > 350:
         against += 0.1
     return against
 
 
-def score_of(sentence: Sentence, cue: Cue, names: int, final: bool, by_user: bool) -> float:
-    """How good a memory a sentence makes, from 0 to about 1.1. The last answer counts more, and most in it how it begins."""
+def score_of(sentence: Sentence, cue: Cue, names: int, about: About, *, final: bool, by_user: bool) -> float:
+    """What speaks for a sentence as a memory, from 0 to about 1.1. The last answer counts more, and most in it how it begins."""
     value = cue.strength + 0.03 * min(names, 5)
     if REASON.search(sentence.text):
         value += 0.06
     if final:
         value += 0.11 if sentence.index < _OPENING and not sentence.listed else 0.05
+    elif by_user:
+        value += 0.1
+    elif about.changed:
+        # Said before the last change: it may not be so any more.
+        value -= 0.1 if cue.strength < _SURE else 0.05
     if sentence.section and _TELLING_SECTION.search(sentence.section):
         value += 0.03
     if sentence.listed:
         value -= 0.04
-    return value - fault_of(sentence, by_user)
+    if not names and len(sentence.text.split()) < _FEW_WORDS:
+        value -= 0.15
+    return value

@@ -17,7 +17,7 @@ from cems.models import KINDS, QUOTE_LIMIT, Kind, Line, Observation
 from cems.text import normalise
 from observer.evidence import verify
 from observer.extract import Context, Extracted
-from observer.kinds import DEFECT, THRESHOLD, About, cue_of, names_in, score_of
+from observer.kinds import DEFECT, THRESHOLD, About, cue_of, fault_of, names_in, proposes, score_of
 from observer.rules_body import body_of, concepts_of, files_of
 from observer.rules_standing import is_question, standing
 from observer.rules_text import UNSPACED, Sentence, is_document, sentences
@@ -121,7 +121,8 @@ def _standing_rule(turn: Turn, said: Sequence[Sentence]) -> _Found | None:
     before = said[sentence.index - 1] if sentence.index else None
     if before and len(title) < _SHORT_TITLE and UNSPACED.search(title):
         title = title_of(f"{before.text} {sentence.text}")
-    return _Found("preference", strength, turn.question, sentence, said, title)
+    rules = [s for s in said if s is sentence or standing(s.text)]
+    return _Found("preference", strength, turn.question, sentence, rules, title)
 
 
 def _best(turn: Turn, said: Sequence[Sentence]) -> _Found | None:
@@ -136,22 +137,25 @@ def _best(turn: Turn, said: Sequence[Sentence]) -> _Found | None:
                 best = found
     if turn.question:
         for found in _statements(turn.question, said, about, final=False):
-            if found.score >= least and (best is None or _rank(found) > _rank(best)):
+            if found.score >= least and (best is None or _rank(found) >= _rank(best)):
                 best = found
     return best
 
 
 def _statements(line: Line, found: Sequence[Sentence], about: About, *, final: bool) -> Iterator[_Found]:
     by_user = line.origin == "user"
+    proposing = not by_user and not about.changed and proposes(line.text)
     for sentence in found:
         if by_user and is_question(sentence.text):
+            continue
+        if (proposing and sentence.listed) or (fault := fault_of(sentence, by_user)) >= 1.0:
             continue
         names = names_in(sentence.raw)
         cue = cue_of(sentence, about, names)
         if cue is None:
             continue
-        score = score_of(sentence, cue, names, final, by_user)
-        if score >= THRESHOLD and (title := title_of(_labelled(sentence))):
+        score = score_of(sentence, cue, names, about, final=final, by_user=by_user) - fault
+        if score >= THRESHOLD and (title := title_of(_labelled(sentence), as_is=sentence.raw.startswith("`"))):
             yield _Found(cue.kind, score, line, sentence, found, title)
 
 

@@ -17,6 +17,7 @@ _ASKED = 180
 _ASKED_WORDS = 4
 _WHY = 420
 _FEW = 3
+_NEAR = 2
 
 _CONCEPTS: tuple[tuple[str, tuple[Kind, ...], re.Pattern[str]], ...] = (
     ("trade-off", ("decision",), re.compile(r"\b(?:trade-?off|over|rather than|instead of|cost|slower|faster|cheaper)\b", re.I)),
@@ -65,7 +66,7 @@ def body_of(turn: Turn, chosen: Sentence, around: Sequence[Sentence], title: str
 def _why(chosen: Sentence, around: Sequence[Sentence], title: str) -> str:
     """The whole sentence where the title is a part of it, and what is said next to it."""
     parts = [chosen.text] if len(chosen.text) > len(title) + 12 else []
-    near = [s for s in around if 0 < abs(s.index - chosen.index) <= 2 and s.section == chosen.section and not s.text.endswith(("?", ":"))]
+    near = [s for s in around if 0 < abs(s.index - chosen.index) <= _NEAR and s.section == chosen.section and not s.text.endswith(("?", ":"))]
     near.sort(key=lambda s: (not REASON.search(s.text), abs(s.index - chosen.index), s.index))
     for sentence in near[:2]:
         if sentence.index > chosen.index or REASON.search(sentence.text):

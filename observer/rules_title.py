@@ -9,10 +9,10 @@ _SHORTEST = 40
 # Words in front of a statement that say nothing about it; they go as long as punctuation or the statement itself follows.
 _LEAD_IN = re.compile(
     r"(?:(?:perfect|great|excellent|good(?: news| point| catch)?|ok(?:ay)?|yes|yep|no|right|sure|indeed|actually|interesting|ah+|oh|done|"
-    r"fixed|committed|you'?re (?:absolutely |completely )?right|as (?:you )?(?:requested|expected|discussed)|in (?:short|summary)|"
+    r"fixed|committed|you'?re (?:absolutely |completely )?right|as (?:you )?(?:requested|expected|discussed)|i see|a (?:couple|few) (?:of )?things|in (?:short|summary)|"
     r"to summari[sz]e|so|now|also|however|therefore|thus|then|finally|additionally|furthermore|moreover|important(?:ly)?|basically|"
     r"agreed|btw|by the way|please|pls|one more thing|and|but|well|hmm+|wait|note|fyi|bitte|übrigens|außerdem|also|ach|"
-    r"por favor|además|s'il (?:te|vous) pla[iî]t|aussi|au fait)\s*[,:;.!–—]+\s*|"
+    r"por favor|además|s'il (?:te|vous) pla[iî]t|aussi|au fait)\s*(?:[,:;.!–—]+| -(?= ))\s*|"
     r"(?:and|so|but|also|btw|please|pls|now|ok(?:ay)?|then|und|y|et|bitte|note that|keep in mind that|remember that|i (?:see|found|noticed|discovered|"
     r"confirmed|can see|think)(?: that)?|it (?:turns out|seems|appears|looks like)(?: that)?|(?:turns|turned) out(?: that)?)\s+(?=[\w`'\"]))",
     re.I,
@@ -23,21 +23,24 @@ _WORD = re.compile(r"[^\W\d_]['’]?[^\W\d_A-Z]*(?=[\s,]|$)")
 # A clause that leads to what was cut off.
 _DANGLING = re.compile(r"(?:, | )(?:(?:and|but|so|or),? )?(?:when|if|while|since|as|after|before|once|because|which|that|where|until|unless)\b[^,;]{0,60}$", re.I)
 _HALF = re.compile(r"(?:when|if|since|after|before|while|although|once|unless|as soon as|wenn|weil|cuando|si|quand)\b", re.I)
+_PRONOUN = re.compile(r"(?:it|this|that|they|these|those|he|she|i|we|you)\b", re.I)
+_ASIDE = re.compile(r" \([^()]{1,160}\)")
 _TRAILER = re.compile(r"[\s,;:–—-]+(?:btw|by the way|please|pls|thanks?|thx|bitte|ok)?[\s.!。:;,…–—-]*$", re.I)
 # Where a long sentence may end, best first.
 _ENDS = (
     re.compile(r"; | [–—] |\. "),
-    re.compile(r", (?=(?:and|so|which|but|while|because|since|as|or|where|und|weil|aber|y|pero|et|mais)\b)|: "),
-    re.compile(r", | (?=(?:because|since|so that|which|when|instead of|weil|porque|parce que)\b)| \("),
+    re.compile(r", (?=(?:and|so|which|but|while|because|since|as|or|where|und|weil|aber|y|pero|et|mais)\b)"),
+    re.compile(r", |: | (?=(?:because|since|so that|which|when|instead of|weil|porque|parce que)\b)| - "),
 )
 
 
-def title_of(sentence: str) -> str:
-    """The title a clean sentence makes, or an empty text where nothing is left of it."""
+def title_of(sentence: str, *, as_is: bool = False) -> str:
+    """The title a clean sentence makes, or an empty text where nothing is left of it. `as_is` keeps the case of its first
+    word, which is a name then."""
     text = strip_lead_in(sentence)
     text = _TRAILER.sub("", " " + text if not text else text).strip()
     text = shortened(text.rstrip(" .!。:;,"))
-    return text[:1].upper() + text[1:] if _WORD.match(text) else text
+    return text[:1].upper() + text[1:] if _WORD.match(text) and not as_is else text
 
 
 def strip_lead_in(text: str) -> str:
@@ -53,6 +56,15 @@ def strip_lead_in(text: str) -> str:
 
 def shortened(text: str) -> str:
     """At most `LIMIT` characters, cut at the last good place."""
+    if len(text) <= LIMIT:
+        return text
+    bare = _ASIDE.sub("", text)
+    if len(bare) >= _SHORTEST:
+        text = bare
+    if _HALF.match(text):
+        _, _, main = text.partition(", ")
+        if len(main) >= _SHORTEST and not _PRONOUN.match(main):
+            text = main
     if len(text) <= LIMIT:
         return text
     # A sentence that begins with a condition says nothing before its first comma.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from cems.models import ToolUse
-from cems.text import shorten
 from observer.records import Block
 
 COMMAND_LIMIT = 1000
@@ -37,7 +36,7 @@ _generic = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def summarise(block: Block) -> ToolUse:
-    """What is kept of a tool_use block; its texts are not redacted yet."""
+    """What is kept of a tool_use block; its texts are whole and not redacted yet."""
     name = block.name or ""
     given = _read(block.input)
     files = tuple(f for f in (given.file_path, given.notebook_path) if f)
@@ -54,16 +53,9 @@ def summarise(block: Block) -> ToolUse:
         name=name[:80],
         files=tuple(f[:500] for f in files),
         changes=changes,
-        command=given.command[: COMMAND_LIMIT * 4] if given.command else "",
-        detail=detail[: DETAIL_LIMIT * 4],
+        command=given.command or "",
+        detail=detail,
     )
-
-
-def cut(use: ToolUse) -> ToolUse:
-    """The same, with its texts at their limits."""
-    if len(use.command) <= COMMAND_LIMIT and len(use.detail) <= DETAIL_LIMIT:
-        return use
-    return msgspec.structs.replace(use, command=shorten(use.command, COMMAND_LIMIT), detail=shorten(use.detail, DETAIL_LIMIT))
 
 
 def _read(raw: msgspec.Raw) -> _Input:
