@@ -32,11 +32,14 @@ lint: setup  ## check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+schema: setup  ## write db/schema.sql anew after a migration
+	$(BIN)/python -m tests.schema_file
+
 bench: setup  ## run every benchmark, quickly
 	@for b in bench/capture.py; do $(BIN)/python $$b --quick --json || exit 1; done
 
 clean:  ## remove what the recipes made
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
 
-.PHONY: help setup demo up test lint bench clean
+.PHONY: help setup demo up test lint schema bench clean
 .DEFAULT_GOAL := help

@@ -108,6 +108,8 @@ _REQUEST = _re(
     r"maybe|the test|should|have a look|por favor|quiero|je veux|peux-tu|kannst du)\b"
 )
 _TRIVIAL = _re(r"\b(?:lint\w*|type annotations?|typescript errors?|type errors?|format(?:ting|ted)|comments?|typos?|assertions?|unused|imports?|warnings?|whitespace|rebased?|all fixes|various|summary)\b")
+_NUMBERED = _re(r"\b(?:option|approach|step|solution|variant|alternative|phase|task|point) (?:\d|[a-c]\b)|#\d")
+_TRANSIENT = _re(r"\b(?:we|i) just\b|\bcurrently\b|\bat the moment\b|\bright now\b|\bso far\b|\bnot yet\b|\bin progress\b")
 _THIS = _re(r"\bthis (?:bug|issue|error|problem|change|approach)\b")
 _PASSING = _re(r"^(?:the )?(?:push|commit|build|tests?|typecheck|edit|command|hook|ci|check)s? (?:is |are |was )?fail|^already\b")
 _HALF = _re(r"^(?:when|if|since|after|before|while|although|once|unless|wenn|cuando|si|quand)\b[^,]*$|(?:because|are|is|following|with|to|by|the|include|includes|like|but|and)[:.…]*$")
@@ -119,11 +121,13 @@ _HYPE = _re(
 )
 _CHATTER = _re(r"^(?:done|all (?:tests|set|good|checks)|everything|understood|got it|thanks|you'?re|committed|pushed|tests pass|no (?:linting )?errors|success|great|good|perfect|excellent|sorry|yes|no)\b[^:;,]{0,60}$")
 _ORDER = _re(r"^(?:add|remove|update|create|fix|change|implement|modify|replace|write|use|run|check|test|handle|move|delete|rename|build|make|set|verify|include|keep|commit|revert|accept|consider|spawns?|listen|parse|store|pass|document|simplify|try|look|find|install|ensure|convert|extract|apply|configure|enable|disable)\b")
-_DRAFT_SECTION = _re(r"\b(?:plan|options?|next steps?|to-?do|remaining|proposed?|proposal|recommend\w*|test (?:plan|scenarios?|results?)|usage|example|implementation (?:steps|sketch)|what happens|prerequisites|expected|scenarios?|future|questions?|benefits?|approach|hypothesis|needed|alternatives?|strengths?|status|features?)\b")
+_DRAFT_SECTION = _re(r"\b(?:plan|options?|comparison|candidates|pros|cons|next steps?|to-?do|remaining|proposed?|proposal|recommend\w*|test (?:plan|scenarios?|results?)|usage|example|implementation (?:steps|sketch)|what happens|prerequisites|expected|scenarios?|future|questions?|benefits?|approach|hypothesis|needed|alternatives?|strengths?|status|features?)\b")
 _TELLING_SECTION = _re(r"\b(?:root cause|summary|changes?|changed|fix(?:es|ed)?|how it works|key|cause|why|analysis|done|reasons?)\b")
 _OPENING = 3
 _FEW_WORDS = 8
 _SURE = 0.65
+_WEAKEST = 0.52
+_SEVERAL = 2
 _NAMES = (
     re.compile(r"`[^`\n]+`"),
     re.compile(r"(?<!\w)[\w.@~-]*/[\w./@-]*\w|\b\w+\.(?:py|ts|tsx|js|jsx|go|rs|rb|ex|exs|java|kt|c|h|cpp|sh|sql|json|ya?ml|toml|md|css|html|ini|cfg|lock|env|tf|j2)\b"),
@@ -191,7 +195,11 @@ def fault_of(sentence: Sentence, by_user: bool) -> float:
     if text.endswith(":"):
         against += 0.1
     if _TRIVIAL.search(text):
-        against += 0.12
+        against += 0.2
+    if _NUMBERED.search(text):
+        against += 0.25
+    if _TRANSIENT.search(text):
+        against += 0.15
     if _THIS.search(text):
         against += 0.08
     if _PASSING.match(text):
@@ -217,6 +225,8 @@ def score_of(sentence: Sentence, cue: Cue, names: int, about: About, *, final: b
         value += 0.03
     if sentence.listed:
         value -= 0.04
+    if names < _SEVERAL and cue.strength <= _WEAKEST and not REASON.search(sentence.text):
+        value -= 0.05
     if not names and len(sentence.text.split()) < _FEW_WORDS:
         value -= 0.15
     return value

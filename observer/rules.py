@@ -18,7 +18,7 @@ from cems.text import normalise
 from observer.evidence import verify
 from observer.extract import Context, Extracted
 from observer.kinds import DEFECT, THRESHOLD, About, cue_of, fault_of, names_in, proposes, score_of
-from observer.rules_body import body_of, concepts_of, files_of
+from observer.rules_body import body_of, concepts_of, files_of, rule_body
 from observer.rules_standing import is_question, standing
 from observer.rules_text import UNSPACED, Sentence, is_document, sentences
 from observer.rules_title import title_of
@@ -26,7 +26,9 @@ from observer.turns import Turn
 
 _SHORT_TITLE = 24
 _QUIET = 0.7
+# A longer prompt holds what others wrote: its rules may be the user's, its statements are not.
 _LONG = 1500
+_OWN = 600
 _LABEL = 48
 _EMPTY_LABEL = re.compile(
     r"\b(?:cause|issue|problem|fix|fixed|solution|result|summary|note|important|key|insight|step|status|reason|why|now|before|after|done|"
@@ -78,13 +80,15 @@ def _observation(found: _Found, turn: Turn, context: Context, at: dt.datetime) -
     evidence = verify(found.sentence.raw[:QUOTE_LIMIT], found.line)
     if evidence is None:
         return None
+    rule = found.kind == "preference"
     return Observation(
         kind=found.kind,
         title=found.title,
-        body=body_of(turn, found.sentence, found.around, found.title),
+        body=rule_body(turn, found.sentence, found.around) if rule else body_of(turn, found.sentence, found.around, found.title),
         concepts=concepts_of(found.kind, found.sentence.text, context.concepts),
-        files=files_of(turn),
-        confidence=round(found.score if found.kind == "preference" else min(0.9, max(0.4, 0.9 * found.score)), 2),
+        # A rule holds beyond the files of the turn in which it was said.
+        files=() if rule else files_of(turn),
+        confidence=round(found.score if rule else min(0.9, max(0.4, 0.9 * found.score)), 2),
         evidence=(evidence,),
         occurred_at=at,
         project_id=turn.project_id,
@@ -135,7 +139,7 @@ def _best(turn: Turn, said: Sequence[Sentence]) -> _Found | None:
         for found in _statements(line, sentences(line.text), about, final=line is answers[-1]):
             if found.score >= least and (best is None or _rank(found) > _rank(best)):
                 best = found
-    if turn.question:
+    if turn.question and len(turn.asked) <= _OWN:
         for found in _statements(turn.question, said, about, final=False):
             if found.score >= least and (best is None or _rank(found) >= _rank(best)):
                 best = found

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from cems.models import LIST_LIMIT, Kind
 from cems.text import one_line
-from observer.kinds import REASON
+from observer.kinds import REASON, names_in
+from observer.rules_standing import is_question
 from observer.rules_text import Sentence, is_document
 from observer.turns import Step, Turn
 
@@ -18,6 +19,10 @@ _ASKED_WORDS = 4
 _WHY = 420
 _FEW = 3
 _NEAR = 2
+_TELLING = 2
+_ASIDE = 30
+_ERROR = re.compile(r"error|fail|cannot|not found|denied|fatal|panic|exception", re.I)
+_NO_ERROR = re.compile(r"\b0 (?:errors?|failed|failures?)\b|^[^a-z]*$", re.I)
 
 _CONCEPTS: tuple[tuple[str, tuple[Kind, ...], re.Pattern[str]], ...] = (
     ("trade-off", ("decision",), re.compile(r"\b(?:trade-?off|over|rather than|instead of|cost|slower|faster|cheaper)\b", re.I)),
@@ -46,11 +51,22 @@ def files_of(turn: Turn) -> tuple[str, ...]:
     return tuple(read) if len(read) <= _FEW else ()
 
 
+def rule_body(turn: Turn, chosen: Sentence, rules: Sequence[Sentence]) -> str:
+    """The body of a standing rule: what it was said beside, and the other rules of the same breath."""
+    lines = []
+    if len(turn.asked) > len(chosen.raw) + _ASIDE and not is_document(turn.asked):
+        lines.append(f"Asked: {one_line(turn.asked, _ASKED)}")
+    others = [s.text for s in rules if s.index != chosen.index]
+    if others:
+        lines.append("Also: " + one_line(" ".join(map(_ended, others)), _WHY))
+    return "\n".join(lines)[:BODY_LIMIT].rstrip()
+
+
 def body_of(turn: Turn, chosen: Sentence, around: Sequence[Sentence], title: str) -> str:
-    """A few labelled lines."""
+    """The body of any other observation: asked, why, failed first, changed; each where there is something to say."""
     lines = []
     asked = one_line(turn.asked, _ASKED)
-    if len(asked.split()) >= _ASKED_WORDS and not is_document(turn.asked) and asked != chosen.text:
+    if len(asked.split()) >= _ASKED_WORDS and not is_document(turn.asked) and len(turn.asked) > len(chosen.raw) + _ASIDE * (chosen.raw in turn.asked):
         lines.append(f"Asked: {asked}")
     if why := _why(chosen, around, title):
         lines.append(why)
@@ -66,13 +82,17 @@ def body_of(turn: Turn, chosen: Sentence, around: Sequence[Sentence], title: str
 def _why(chosen: Sentence, around: Sequence[Sentence], title: str) -> str:
     """The whole sentence where the title is a part of it, and what is said next to it."""
     parts = [chosen.text] if len(chosen.text) > len(title) + 12 else []
-    near = [s for s in around if 0 < abs(s.index - chosen.index) <= _NEAR and s.section == chosen.section and not s.text.endswith(("?", ":"))]
+    near = [s for s in around if 0 < abs(s.index - chosen.index) <= _NEAR and s.section == chosen.section and not s.text.endswith(":") and not is_question(s.text)]
     near.sort(key=lambda s: (not REASON.search(s.text), abs(s.index - chosen.index), s.index))
     for sentence in near[:2]:
-        if sentence.index > chosen.index or REASON.search(sentence.text):
+        if sentence.index > chosen.index or REASON.search(sentence.text) or names_in(sentence.raw) >= _TELLING:
             parts.append(sentence.text)
-    text = one_line(" ".join(p if p.endswith((".", "!", "。")) else p + "." for p in parts), _WHY)
+    text = one_line(" ".join(map(_ended, parts)), _WHY)
     return f"{'Why' if REASON.search(text) else 'Also'}: {text}" if text else ""
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith((".", "!", "。")) else text + "."
 
 
 def _overcome(turn: Turn) -> str:
@@ -91,7 +111,7 @@ def _program(step: Step) -> str:
 
 
 def _first_error(step: Step) -> str:
-    lines = [text.strip() for text in step.result.text.splitlines() if text.strip()] if step.result else []
-    telling = [text for text in lines if re.search(r"error|fail|cannot|not found|denied|fatal|panic|exception", text, re.I)]
+    lines = [text.strip() for text in step.result.text.splitlines() if not _NO_ERROR.search(text)] if step.result else []
+    telling = [text for text in lines if _ERROR.search(text)]
     plain = [text for text in telling or lines if not text.lower().startswith("exit code")]
     return one_line(plain[0], 140) if plain else ""

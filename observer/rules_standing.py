@@ -26,15 +26,16 @@ _EN = (
     _cue(0.9, r"\b(?:not|non-?)\s?negotiable\b|\bno exceptions\b|\bwithout exception\b"),
     _cue(0.9, rf"(?:^|[,;:–—-] ?|\b(?:please|pls|btw|and|but|also|should|must|to|then|ok|we|you|i|so|just) )(?:always|never|don'?t ever|do not ever) {_DOING}\b"),
     _cue(0.9, r"\b(?:use|using|uses|run|prefer|want) [^.;]{1,60}?(?:,| and|,? but) (?:never|not) (?!yet\b|now\b|sure\b)\S"),
-    _cue(0.9, r"\bi (?:always |really |strongly |generally |usually )?(?:prefer|hate|dislike|can'?t stand)\b|\bi (?:do not|don'?t) (?:like|want you to)\b|\bmy preference is\b"),
+    _cue(0.9, r"\bi (?:always |really |strongly |generally |usually )?(?:prefer|hate|dislike|can'?t stand)\b(?! (?:this|that|it)\b)|\bi (?:do not|don'?t) (?:like (?!the |this |that |it\b)|want you to\b)|\bmy preference is\b"),
     _cue(0.85, r"\bwe (?:only|always|never|don'?t ever) (?:use|write|deploy|commit|merge|run|squash|rebase|name|test|push|release|keep|put|mock|ship|support)\b|\bwe(?:'re| are) (?:only )?using \w+ only\b|\bwe (?:use|are using) \S+(?: \S+)? only\b|\bwe (?:use|run|write) [^.;,]{1,40}?,? (?:not|instead of|rather than) \w"),
     _cue(0.85, r"\b(?:don'?t|do not|dont|never|stop)\b[^.;]{1,80}\bagain\b|\byou forgot [^.;]{0,30}again\b|\bhow (?:many times|often) do i\b"),
     _cue(0.85, r"\b(?:please |pls )?(?:make sure|be sure|remember|try)(?: that you| you| to)? (?:to )?always\b|\b(?:please |pls )?(?:remember|keep in mind) (?:that )?(?:we|i|this (?:repo|project))\b"),
-    _cue(0.8, r"\b(?:every|each) time (?:you|we)\b|\b(?:whenever|any time|anytime) (?:you|we)\b|\bbefore (?:every|each|any) (?:commit|push|release|merge|pr|deploy)\w*\b|\bafter (?:every|each|any) (?:change|commit|edit|step|bunch)\b"),
+    _cue(0.8, rf"\b(?:(?:every|each|any) ?time|whenever) (?:you|we) [^,;]{{2,80}}, (?:please |also |then |you (?:must|should) )?(?:{_DOING}\b|[a-z]+ (?:the|a|an|all|every|your|its) )|(?:^|[,;–-] ?|\bplease |\balso ){_DOING}\b[^.;]{{0,80}}\b(?:(?:every|each|any) ?time|whenever) (?:you|we)\b"),
+    _cue(0.8, r"\bbefore (?:every|each|any) (?:commit|push|release|merge|pr|deploy)\w*\b|\bafter (?:every|each|any) (?:change|commit|edit|step|bunch)\b"),
     _cue(0.8, r"\b(?:let'?s |please |pls |^)stop (?:using|adding|writing|doing|creating|making|putting|asking|committing|saying|being|importing|mocking|running)\b"),
     _cue(0.8, r"\b(?:don'?t|dont|do not|never)\b[^.;]{1,80}\b(?:without|before) (?:asking|my |checking with|telling|showing)|\b(?:ask|check with) (?:me|us|him|her|them) (?:first|before)\b|\b(?:tell|show) (?:me|us) (?:before|first(?=[,.;!]|$))"),
     _cue(0.75, rf"(?:^|[,;:–—-] ?|\b(?:please|pls|btw|and|but|also|so|ok) )(?:don'?t|dont|do not) {_DOING} (?!(?:the|this|that|these|those|it|them|any|my|your|our|a|an|anything|everything|so|to|yet|now|for|up|in|on|into|me|us|here|there|about|what|with)\b)(?:[\w-]+ )*?\w+s\b(?!.*\b(?:yet|for now|this time|right now|today|here's)\b)"),
-    _cue(0.75, r"(?:^|[,;:–—-] ?|\b(?:and|but|also|btw|ok|please|pls) )no (?:more )?(?:[\w-]+ )?\w+s (?:that|which|in|for|without|with|at|on)\b(?!.*\b(?:found|yet|so far)\b)"),
+    _cue(0.75, r"(?:^|[,;:–—-] ?|\b(?:and|but|also|btw|ok|please|pls) )no (?:more )?(?:[\w-]+ )?\w+s (?:that|which|in|for|without|with|at|on|please|pls)\b(?!.*\b(?:found|yet|so far)\b)"),
     _cue(0.75, r"\bonly (?:ever )?(?:between|during|on|within|outside|after|before) (?:the )?(?:\d|mon|tue|wed|thu|fri|sat|sun|week|working|business|office|night)"),
     _cue(0.7, r"\b(?:don'?t|dont|do not|never) touch\b[^.;]{1,60}\bask \w+|\b(?:is|are) off[- ]limits\b"),
     _cue(0.7, r"\b(?:in|for) (?:this|our|the whole) (?:repo|repository|project|codebase|code base|team)\b[^.;]{0,60}\b(?:use|should|must|never|no|only)\b|\b(?:use|keep|put|write) [^.;]{1,60} (?:in|for|across) (?:this|our|the whole|all) (?:repo|repository|project|codebase|code base|team|files|tests)s?\b"),
@@ -62,7 +63,7 @@ _ROMANCE = (
     _cue(0.9, r"\b(?:a partir de agora|daqui (?:em|para a) (?:diante|frente)|d'ora in (?:poi|avanti)|vanaf nu|voortaan|fortan|från och med nu|od teraz)\b"),
 )
 _ASIAN = (
-    _cue(0.9, r"今後|これから(?:は|も)|以降は|常に|必ず.*(?:して|ように)|いつも.*(?:して|ように)|絶対に|決して|二度と|(?:使わない|しない|書かない|入れない|触らない)(?:で(?!す)|ように)|禁止(?:です|して|。|$)"),
+    _cue(0.9, r"今後|これから(?:は|も)|以降は|常に|必ず.*(?:[てで]ください|して|ように)|いつも.*(?:して|ように)|絶対に|決して|二度と|(?:使わない|しない|書かない|入れない|触らない)(?:で(?!す)|ように)|禁止(?:です|して|。|$)"),
     _cue(0.75, r"ようにして(?:ください|下さい|ほしい|欲しい)|の方が好き"),
     _cue(0.9, r"以后|今后|从现在(?:开始|起)|总是要|永远不要|务必|不要再|绝不|一律"),
     _cue(0.9, r"앞으로(?:는|도)?|항상 .*(?:하세요|해 ?줘|해주세요|할 것)|절대(?:로)? .*(?:마|말)|하지 ?(?:마|말)(?:세요|아|고)"),
@@ -71,7 +72,7 @@ _STANDING = (*_EN, *_DE, *_ROMANCE, *_ASIAN)
 
 # Said with the same words, and no rule.
 _NOT_STANDING = re.compile(
-    r"\bnever ?mind\b|\bnever (?:happened|worked|seen|saw|heard|existed|finishes|returns|ends|tried|thought|been|got|get|gets|did)\b|"
+    r"\bnever ?mind\b|\bnever again\b|\bthis (?:function|method|test|file|class|component|button)\b|\bthe (?:first|second|third|former|latter|other)\b(?: one)?|\bnever (?:happened|worked|seen|saw|heard|existed|finishes|returns|ends|tried|thought|been|got|get|gets|did)\b|"
     r"\balways (?:fail|break|return|crash|happen|be|been|was|is|show|get|see|time|hit|end|come|work)\w*\b|"
     r"\b(?:for now|this time|just this once|only this|right now|for the moment|until tomorrow|today only)\b|"
     r"\b(?:don'?t|dont|do not) (?:forget|worry|bother|think|know|see|understand|need|have)\b|"

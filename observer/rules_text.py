@@ -18,7 +18,7 @@ _NOT_PROSE = re.compile(
 )
 _CODE_END = re.compile(r"(?:[{;]|=>|\);?|\},?|\],)$")
 _SPACE_END = re.compile(r"[.!?]['\")\]*_`]*\s+|[。！？]+[」』）]?\s*")
-_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|no|bzw|z\.\s?b|d\.h|ca|usw|nr|p\.ej|env|resp|st)|^\W*\d{1,2}|\b[a-z])\.$", re.I)
+_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|no|bzw|z\.\s?b|d\.h|ca|usw|nr|p\.ej|env|resp|st)|^\W*\d{1,2}|(?-i:\b[A-Z]))\.$", re.I)
 _LABEL = re.compile(
     r"\*\*(?P<bold>`[^`\n]{2,78}`|[^*\n]{2,80})\*\*(?P<mark>:?)\s*(?:[:–—→-]\s*)?|(?P<code>`[^`\n]{2,80}`)(?::|\s+[–—-])\s+|(?P<plain>[A-Z][A-Za-z' ]{2,30}):\s+"
 )

@@ -13,7 +13,7 @@ _LEAD_IN = re.compile(
     r"to summari[sz]e|so|now|also|however|therefore|thus|then|finally|additionally|furthermore|moreover|important(?:ly)?|basically|"
     r"agreed|btw|by the way|please|pls|one more thing|and|but|well|hmm+|wait|note|fyi|bitte|übrigens|außerdem|also|ach|"
     r"por favor|además|s'il (?:te|vous) pla[iî]t|aussi|au fait)\s*(?:[,:;.!–—]+| -(?= ))\s*|"
-    r"(?:and|so|but|also|btw|please|pls|now|ok(?:ay)?|then|und|y|et|bitte|note that|keep in mind that|remember that|i (?:see|found|noticed|discovered|"
+    r"(?:and|so|but|also|btw|fyi|please|pls|now|ok(?:ay)?|then|und|y|et|bitte|note that|keep in mind that|remember that|i (?:see|found|noticed|discovered|"
     r"confirmed|can see|think)(?: that)?|it (?:turns out|seems|appears|looks like)(?: that)?|(?:turns|turned) out(?: that)?)\s+(?=[\w`'\"]))",
     re.I,
 )
@@ -25,6 +25,7 @@ _DANGLING = re.compile(r"(?:, | )(?:(?:and|but|so|or),? )?(?:when|if|while|since
 _HALF = re.compile(r"(?:when|if|since|after|before|while|although|once|unless|as soon as|wenn|weil|cuando|si|quand)\b", re.I)
 _PRONOUN = re.compile(r"(?:it|this|that|they|these|those|he|she|i|we|you)\b", re.I)
 _ASIDE = re.compile(r" \([^()]{1,160}\)")
+_BTW = re.compile(r",? (?:btw|by the way)\b(?=[,.;])", re.I)
 _TRAILER = re.compile(r"[\s,;:–—-]+(?:btw|by the way|please|pls|thanks?|thx|bitte|ok)?[\s.!。:;,…–—-]*$", re.I)
 # Where a long sentence may end, best first.
 _ENDS = (
@@ -38,7 +39,7 @@ def title_of(sentence: str, *, as_is: bool = False) -> str:
     """The title a clean sentence makes, or an empty text where nothing is left of it. `as_is` keeps the case of its first
     word, which is a name then."""
     text = strip_lead_in(sentence)
-    text = _TRAILER.sub("", " " + text if not text else text).strip()
+    text = _TRAILER.sub("", _BTW.sub("", text))
     text = shortened(text.rstrip(" .!。:;,"))
     return text[:1].upper() + text[1:] if _WORD.match(text) and not as_is else text
 

@@ -3,6 +3,7 @@ prompts both read turns, and both ask here whether a turn matters."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import datetime as dt
 import re
@@ -98,7 +99,7 @@ class Turn:
     def project_id(self) -> uuid.UUID:
         """The project most of the turn's own lines belong to."""
         own = [line.project_id for line in self.lines if line is not self.question or not self.carried]
-        return max(own, key=own.count)
+        return collections.Counter(own).most_common(1)[0][0]
 
     def matters(self) -> bool:
         """Whether anything can be learnt: it changed a file, ran a real command, or states a rule, a decision or a reason."""

@@ -84,6 +84,8 @@ def dbname(server: ServerInfo, template: str) -> Iterator[str]:
     name = f"t_{os.getpid()}_{next(_numbers)}"
     with admin(server, "postgres") as conn:
         conn.execute(f"create database {name} template {template}".encode())
+        # A template gives its objects, not the rights on the database itself, which `roles.sql` sets.
+        conn.execute(f"revoke temporary on database {name} from public".encode())
     yield name
     with admin(server, "postgres") as conn:
         conn.execute(f"drop database if exists {name} with (force)".encode())
