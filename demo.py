@@ -18,8 +18,16 @@ KINDS = ("preference", "decision", "deadend", "bugfix", "pattern", "context")
 def main() -> int:
     """Run the demo; returns the exit code."""
     home = Path(tempfile.mkdtemp(prefix="cems-demo-"))
-    environment = {k: v for k, v in os.environ.items() if k not in ("CEMS_DATABASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY")}
-    environment |= {"CEMS_HOME": str(home), "CLAUDE_CONFIG_DIR": str(HERE / "tests" / "samples" / "claude"), "CEMS_LOG_LEVEL": "warning"}
+    environment = {
+        k: v
+        for k, v in os.environ.items()
+        if k not in ("CEMS_DATABASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY")
+    }
+    environment |= {
+        "CEMS_HOME": str(home),
+        "CLAUDE_CONFIG_DIR": str(HERE / "tests" / "samples" / "claude"),
+        "CEMS_LOG_LEVEL": "warning",
+    }
 
     def cems(*arguments: str) -> None:
         """Run the program as a user would."""
@@ -43,7 +51,12 @@ def main() -> int:
         sys.stderr.write(f"error: the demo stopped at `{' '.join(error.cmd[4:])}`\n")
         return 1
     finally:
-        subprocess.run([sys.executable, "-I", "-m", "cems", "db", "stop"], env=environment, check=False, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, "-I", "-m", "cems", "db", "stop"],
+            env=environment,
+            check=False,
+            stdout=subprocess.DEVNULL,
+        )
         shutil.rmtree(home, ignore_errors=True)
     return 0
 

@@ -145,11 +145,19 @@ def land(config: str) -> None:
         cpu, wall = time.process_time(), time.monotonic()
         while capturing.run_pass(once=True):
             continue
-        print(json.dumps({
-            "cpu": time.process_time() - cpu, "wall": time.monotonic() - wall, "bytes": capturing.report.bytes,
-            "lines": capturing.report.lines_landed, "skipped": sum(capturing.report.lines_skipped.values()),
-            "bytes_read": capturing.report.bytes_read,
-            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+        print(
+            json.dumps(
+                {
+                    "cpu": time.process_time() - cpu,
+                    "wall": time.monotonic() - wall,
+                    "bytes": capturing.report.bytes,
+                    "lines": capturing.report.lines_landed,
+                    "skipped": sum(capturing.report.lines_skipped.values()),
+                    "bytes_read": capturing.report.bytes_read,
+                    "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                }
+            )
+        )
 
 
 def run_landing(home: Path, config: Path) -> dict[str, Any]:
@@ -158,7 +166,13 @@ def run_landing(home: Path, config: Path) -> dict[str, Any]:
 
     environment = {**os.environ, "CEMS_HOME": str(home), "CEMS_EMBEDDER": "none", "CEMS_DATABASE_URL": ""}
     try:
-        done = subprocess.run([sys.executable, __file__, "--land", str(config)], env=environment, check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, __file__, "--land", str(config)],
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
     finally:
         embedded.stop(home)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -181,11 +195,22 @@ def bench_corpus(quick: bool) -> Result:
     landed = medians([f["bytes"] / f["cpu"] for f in found])
     last = found[-1]
     assert last["bytes"] == written, (last, written)
-    return Result("capture", landed / 1e6, "MB landed per CPU second", medians(peers) / 1e6,
-                  "msgspec decoding every field of the same bytes, MB per CPU second",
-                  {"limit": 0.15, "megabytes": round(written / 1e6), "lines": last["lines"], "skipped": last["skipped"],
-                   "wall_seconds": round(last["wall"], 1), "peak_mb": round(max(f["peak_mb"] for f in found)),
-                   "peak_limit_mb": MEMORY_LIMIT_MB})
+    return Result(
+        "capture",
+        landed / 1e6,
+        "MB landed per CPU second",
+        medians(peers) / 1e6,
+        "msgspec decoding every field of the same bytes, MB per CPU second",
+        {
+            "limit": 0.15,
+            "megabytes": round(written / 1e6),
+            "lines": last["lines"],
+            "skipped": last["skipped"],
+            "wall_seconds": round(last["wall"], 1),
+            "peak_mb": round(max(f["peak_mb"] for f in found)),
+            "peak_limit_mb": MEMORY_LIMIT_MB,
+        },
+    )
 
 
 def main() -> None:
@@ -201,7 +226,12 @@ def main() -> None:
     chosen = options(__doc__ or "")
     from bench import capture_shapes
 
-    shapes = {"corpus": bench_corpus, "growing": capture_shapes.growing, "huge-line": capture_shapes.huge_line, "idle": capture_shapes.idle}
+    shapes = {
+        "corpus": bench_corpus,
+        "growing": capture_shapes.growing,
+        "huge-line": capture_shapes.huge_line,
+        "idle": capture_shapes.idle,
+    }
     finish(shapes[shape](chosen.quick), chosen.json)
 
 

@@ -57,12 +57,26 @@ def repeat(times: int, measure: Callable[[], float]) -> float:
 
 def finish(result: Result, as_json: bool) -> None:
     """Print the result for people, and with `--json` as the last line for programs."""
-    print(f"{result.name}: {result.value:,.3g} {result.unit}; {result.reference_is}: {result.reference:,.3g}; ratio {result.ratio:.3f}")
+    print(
+        f"{result.name}: {result.value:,.3g} {result.unit}; {result.reference_is}: {result.reference:,.3g}; ratio {result.ratio:.3f}"
+    )
     for key, value in result.more.items():
         print(f"  {key}: {value}")
     if as_json:
-        print(json.dumps({"name": result.name, "value": result.value, "unit": result.unit, "reference": result.reference,
-                          "reference_is": result.reference_is, "ratio": result.ratio, **result.more}, default=str))
+        print(
+            json.dumps(
+                {
+                    "name": result.name,
+                    "value": result.value,
+                    "unit": result.unit,
+                    "reference": result.reference,
+                    "reference_is": result.reference_is,
+                    "ratio": result.ratio,
+                    **result.more,
+                },
+                default=str,
+            )
+        )
 
 
 def skip(reason: str) -> None:

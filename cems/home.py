@@ -25,7 +25,9 @@ def ensure(home: Path) -> Path:
         if not os.access(home, os.W_OK | os.X_OK):
             raise PermissionError(13, "not writable")
     except OSError as error:
-        raise SettingsError(f"CEMS_HOME {home} cannot be used: {error.strerror}", hint="set CEMS_HOME to a folder of yours") from error
+        raise SettingsError(
+            f"CEMS_HOME {home} cannot be used: {error.strerror}", hint="set CEMS_HOME to a folder of yours"
+        ) from error
     return home
 
 
@@ -74,7 +76,8 @@ def exclusive(home: Path, name: str) -> Iterator[None]:
         except BlockingIOError:
             holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
             raise AlreadyRunning(
-                f"another {name} is running for this home (process {holder})", hint="`cems status` shows what runs"
+                f"another {name} is running for this home (process {holder})",
+                hint="`cems status` shows what runs",
             ) from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)

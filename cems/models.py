@@ -140,7 +140,10 @@ class Memory:
     def to_json(self) -> dict[str, Any]:
         """A dict of JSON types, for `--json`."""
         out = dataclasses.asdict(self)
-        return {k: v.isoformat() if isinstance(v, dt.datetime) else str(v) if isinstance(v, uuid.UUID) else v for k, v in out.items()}
+        return {
+            k: v.isoformat() if isinstance(v, dt.datetime) else str(v) if isinstance(v, uuid.UUID) else v
+            for k, v in out.items()
+        }
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,6 +14,7 @@ import uuid
 from pathlib import Path
 
 from cems.ids import derived
+from cems.text import sanitise
 
 _CONFIG_LIMIT = 256 * 1024
 # Where agents put worktrees inside a repository; lets a transcript of a worktree that is gone find its repository.
@@ -49,7 +50,10 @@ def resolve(cwd: str, machine: str, session_root: str | None = None) -> Project:
             longer exists belongs to the session's project.
     """
     cwd = _plain(cwd)
+    if not cwd.startswith("/"):  # another system's path, or none: nothing to look at here
+        return Project(f"path:{machine}:{cwd}", re.split(r"[\\\\/]", cwd)[-1] or cwd, cwd)
     folder = Path(os.path.realpath(cwd))
+    exists = _is_folder(folder)
     git = _find_git(folder)
     if git is not None:
         root, git_dir = git
@@ -57,10 +61,10 @@ def resolve(cwd: str, machine: str, session_root: str | None = None) -> Project:
         if remote:
             return Project(f"git:{remote}", remote.rsplit("/", 1)[-1], str(root))
         return Project(f"path:{machine}:{root}", root.name or str(root), str(root))
-    path = str(folder) if folder.is_dir() else cwd
+    path = str(folder) if exists else cwd
     if match := _WORKTREE_PLACES.match(path):
         return resolve(match["root"], machine)
-    if session_root and not folder.is_dir() and path.startswith(_plain(session_root).rstrip("/") + "/"):
+    if session_root and not exists and path.startswith(_plain(session_root).rstrip("/") + "/"):
         return resolve(session_root, machine)
     return Project(f"path:{machine}:{path}", Path(path).name or path, path)
 
@@ -80,7 +84,14 @@ def canonical_remote(url: str) -> str | None:
 
 def _plain(path: str) -> str:
     """The path without trailing slash or NUL; a Windows path keeps its form."""
-    return (path.replace("\0", "").rstrip("/") or "/")[:4096]
+    return (sanitise(path).rstrip("/") or "/")[:4000]
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name too long for the system, or a folder closed to us
+        return False
 
 
 def _find_git(folder: Path) -> tuple[Path, Path] | None:

@@ -1,6 +1,7 @@
-"""Takes secrets out of text before it is stored, sent to a model or written to a log. What is recognised becomes
-`[secret:kind:xxxxxx]`, six digits of a keyed hash, so that equal secrets stay recognisable and none can be read back.
-Redacting twice changes nothing; what the user marked `<private>` is gone, and doubt about where it ends means all."""
+"""Takes secrets out of text before it is stored, sent to a model or written to a log. What is recognised
+becomes `[secret:kind:xxxxxx]`, six digits of a keyed hash, so that equal secrets stay recognisable and
+none can be read back. Redacting twice changes nothing; what the user marked `<private>` is gone, and doubt
+about where it ends means all."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from cems.secret_names import Span
 from cems.secret_rules import OURS, find_secrets
 from cems.text import sanitise
 
-# Taking one secret out can show another, as when a value was part of a longer one; each round leaves less to find.
+# Taking one secret out can show another, as when a value was part of a longer one; each round leaves less to
+# find.
 _ROUNDS = 8
 
 
@@ -93,24 +95,26 @@ def _outside_ours(text: str, spans: Sequence[Span]) -> list[Span]:
     return kept
 
 
-# --- what the user marked as private --------------------------------------------------------------------------------
+# --- what the user marked as private ------------------------------------------------------------------------
 
 _TAG = re.compile(r"<\s*(/?)\s*private(?![\w-])[^<>]*>?", re.IGNORECASE)
 
 
 def strip_private(text: str) -> str:
-    """The text without what stands between `<private>` and `</private>`. A tag may be nested, spaced, capitalised or
-    have attributes; one that is never closed takes everything to the end."""
+    """The text without what stands between `<private>` and `</private>`. A tag may be nested, spaced,
+    capitalised or have attributes; one that is never closed takes everything to the end."""
     return private_across_blocks([text])[0]
 
 
 def private_across_blocks(texts: Sequence[str]) -> list[str]:
-    """The blocks of one message without what is private in it. A tag opened in one block and closed in a later one
-    takes everything between; one that is never closed takes the rest of the message. As many blocks come back."""
+    """The blocks of one message without what is private in it. A tag opened in one block and closed in a
+    later one takes everything between; one that is never closed takes the rest of the message. As many
+    blocks come back."""
     result, depth = [], 0
     for text in texts:
         kept, depth = _strip(text, depth)
-        # Taking a piece out may join its neighbours to a new tag. Whoever writes that gets the strict reading.
+        # Taking a piece out may join its neighbours to a new tag. Whoever writes that gets the strict
+        # reading.
         if kept != text and (tag := _opening(kept)):
             kept, depth = kept[: tag.start()], depth + 1
         result.append(kept)
@@ -141,7 +145,7 @@ def _opening(text: str) -> re.Match[str] | None:
     return next((tag for tag in _TAG.finditer(text) if not tag[1]), None)
 
 
-# --- files that are nothing but secrets -----------------------------------------------------------------------------
+# --- files that are nothing but secrets ---------------------------------------------------------------------
 
 _SECRET_FILE = re.compile(
     r"""(?:
@@ -167,8 +171,8 @@ _PUBLIC_FILE = re.compile(
 
 
 def is_secret_file(path: str) -> bool:
-    """Whether a file of this path holds secrets by its nature, so that nothing read from it should be kept. Examples,
-    templates, public keys and program code do not count."""
+    """Whether a file of this path holds secrets by its nature, so that nothing read from it should be
+    kept. Examples, templates, public keys and program code do not count."""
     whole = path.strip().strip("\"'").replace("\\", "/")
     name = PurePosixPath(whole).name
     if not name or _PUBLIC_FILE.match(name):

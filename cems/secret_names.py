@@ -1,6 +1,7 @@
-"""Secrets which only their name gives away: `DB_PASSWORD=…`, `"apiKey": "…"`, `--token …`. Finding one takes three
-judgements, each a function here: what the name promises, where the value ends, and whether such a value under such a
-name is a secret or merely code that handles one. Hashes, ids and identifiers are evidence and stay."""
+"""Secrets which only their name gives away: `DB_PASSWORD=…`, `"apiKey": "…"`, `--token …`. Finding one
+takes three judgements, each a function here: what the name promises, where the value ends, and whether
+such a value under such a name is a secret or merely code that handles one. Hashes, ids and identifiers are
+evidence and stay."""
 
 from __future__ import annotations
 
@@ -9,6 +10,18 @@ import re
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import NamedTuple
+
+from cems.secret_values import (
+    digits_in,
+    is_attribute,
+    is_fingerprint,
+    is_mixed,
+    is_place,
+    is_stand_in,
+    looks_random,
+    set_of,
+)
+
 
 class Span(NamedTuple):
     """A stretch of text which is a secret."""
@@ -41,37 +54,40 @@ _COMPOUND_KEY = re.compile(
 )
 
 # A key or token of one of these is meant to be kept from others …
-_PRECIOUS = frozenset(
-    """access account admin anthropic api app application auth aws azure bearer bot cf client cloudflare consumer csrf
-    decryption deploy device docker encryption gemini gh git github gitlab google hf hmac id integration jwt license
-    live login mail master npm oauth openai personal private push registry refresh secret security sentry server service
-    session shared signing slack stripe user vault verification web webhook x xsrf""".split()
+_PRECIOUS = set_of(
+    """access account admin anthropic api app application auth aws azure bearer bot cf client cloudflare
+    consumer csrf decryption deploy device docker encryption gemini gh git github gitlab google hf hmac id
+    integration jwt license live login mail master npm oauth openai personal private push registry refresh
+    secret security sentry server service session shared signing slack stripe user vault verification web
+    webhook x xsrf"""
 )
 # `db_pass` is a password, `first_pass` is not.
-_PASS_OF = frozenset(
-    """account admin api app auth basic cert db ftp http imap key ldap login mail mongo my mysql pg postgres proxy
-    redis root service smtp sql ssh store sudo user vpn wifi""".split()
+_PASS_OF = set_of(
+    """account admin api app auth basic cert db ftp http imap key ldap login mail mongo my mysql pg
+    postgres proxy redis root service smtp sql ssh store sudo user vpn wifi"""
 )
 # … and one of these is not, whatever else the name says.
-_HARMLESS_BEFORE = frozenset(
-    """arrow backspace bos cache cls column completion composite context ctrl current dedup dedupe delete dict end enter
-    cancel cancellation continuation eof eos esc escape event field first foreign group has hot idempotency index input is item json last legend lookup
-    map mask max message metric min missing next no num object output pad page pagination partition peek per prev primary prompt
-    property public query reasoning requires row search sep shift short show sort special start stop tab total
-    translation trigger unique unk use with without""".split()
+_HARMLESS_BEFORE = set_of(
+    """arrow backspace bos cache cls column completion composite context ctrl current dedup dedupe delete
+    dict end enter cancel cancellation continuation eof eos esc escape event field first foreign group has
+    hot idempotency index input is item json last legend lookup map mask max message metric min missing
+    next no num object output pad page pagination partition peek per prev primary prompt property public
+    query reasoning requires row search sep shift short show sort special start stop tab total translation
+    trigger unique unk use with without"""
 )
-_HARMLESS_AFTER = frozenset(
-    """algorithm alg arn at attribute board budget cache changed class code color column config count counts counter
-    created details dir directory down enabled endpoint env error errors event exists expiration expired expires expiry
-    field file filename fn format frame func function generator handler hash header help hint icon id ids index info
-    input label len length limit limiter list location manager map max message min mode model name names number page
-    params parser path paths pattern placeholder policy position prefix press price prompt provider ref regex required
-    reset resolver response ring rotation schema scope service set size source state status store strength stroke style
-    suffix text title ttl type types up url uri usage used uuid validation validator var variable version view
-    word words""".split()
+_HARMLESS_AFTER = set_of(
+    """algorithm alg arn at attribute board budget cache changed class code color column config count
+    counts counter created details dir directory down enabled endpoint env error errors event exists
+    expiration expired expires expiry field file filename fn format frame func function generator handler
+    hash header help hint icon id ids index info input label len length limit limiter list location manager
+    map max message min mode model name names number page params parser path paths pattern placeholder
+    policy position prefix press price prompt provider ref regex required reset resolver response ring
+    rotation schema scope service set size source state status store strength stroke style suffix text
+    title ttl type types up url uri usage used uuid validation validator var variable version view word
+    words"""
 )
-_NEUTRAL_AFTER = frozenset(
-    "base b64 base64 current default dev hex live new old prod production stage staging str test v value val".split()
+_NEUTRAL_AFTER = set_of(
+    "base b64 base64 current default dev hex live new old prod production stage staging str test v value val"
 )
 
 
@@ -124,8 +140,9 @@ def _demand(kind: str, word: str, before: list[str], after: list[str], shouted: 
     return Demand.RANDOM
 
 
-# After a name: the end of its quotes or brackets, then what joins it to a value. All quantifiers are possessive or
-# bounded, and a name is read once, so a text made of nothing but names costs no more than its length.
+# After a name: the end of its quotes or brackets, then what joins it to a value. All quantifiers are
+# possessive or bounded, and a name is read once, so a text made of nothing but names costs no more than its
+# length.
 _AFTER_NAME = re.compile(
     r"""(?P<rest>[A-Za-z0-9_.\-]{0,80}+)
     (?P<join>
@@ -147,6 +164,7 @@ _TYPED = re.compile(
 _OPENING_QUOTE = re.compile(r"[rbf]{0,2}(\\{0,6}[\"'`])")
 _BARE = re.compile(r"""(?:[^\s\x1b"'`,;(){}<>\[\]&|\\]|\\(?![nrt"'`\\]))+""")
 _BARE_SHELL = re.compile(r"""(?:[^\s\x1b"'`\\]|\\(?![nrt"'`\\]))+""")
+_NUMBER = re.compile(r"[-+]?[0-9][0-9_.,:]*\Z")
 _TYPE = re.compile(r"[&*]?(?:[Uu]?[Ii]nt|[Ff]loat|[Bb]ytes|[Ss]tring|[Vv]ec)[0-9]{0,3}[A-Za-z]*\Z")
 _LINE_END = re.compile(r"[ \t,;}\]\"'`]*(?:\r|\n|\\+[nr]|\#|\Z)")
 _COMMAND_GOES_ON = re.compile(r"[\"'`]?(?:[ \t]*(?:[\r\n;|&)]|\\|\Z)|[ \t]+-)")
@@ -161,8 +179,8 @@ _DEEPEST = 4
 
 
 def find_assignments(text: str, anchors: Iterable[int]) -> Iterator[Span]:
-    """The values which their names make secret. An anchor is a place in the text inside a name that may be one; they
-    come in order."""
+    """The values which their names make secret. An anchor is a place in the text inside a name that may be
+    one; they come in order."""
     done = nested = 0
     for at in anchors:
         # A bare value may hold a name and a value itself, but not without end: `key=key=key=…` is no secret.
@@ -183,7 +201,8 @@ def _name_start(text: str, at: int) -> int:
     least = max(0, at - _LONGEST_NAME)
     while at > least and text[at - 1] in _NAME_CHARACTERS:
         at -= 1
-    # In a JSON string the n of an escaped line end stands right before the name; in a terminal, the end of a colour.
+    # In a JSON string the n of an escaped line end stands right before the name; in a terminal, the end of a
+    # colour.
     if at and text[at - 1] == "\\" and text[at] in "nrt":
         return at + 1
     if at and text[at - 1] in "[;" and (colour := _END_OF_COLOUR.match(text, at)):
@@ -194,7 +213,11 @@ def _name_start(text: str, at: int) -> int:
 def _whole_name(text: str, start: int, end: int) -> str:
     """The name, with the word before it where names are written as words: `API key: …`."""
     name = text[start:end]
-    if text.startswith(" ", start - 1) and name.isalpha() and (word := _WORD_BEFORE.search(text, max(0, start - 16), start)):
+    if (
+        text.startswith(" ", start - 1)
+        and name.isalpha()
+        and (word := _WORD_BEFORE.search(text, max(0, start - 16), start))
+    ):
         return f"{word[1]}_{name}"
     return name
 
@@ -218,6 +241,8 @@ def _read_value(text: str, start: int, after: re.Match[str], name: Name) -> Span
         secret = is_secret_value(value, name, quoted=True)
         if after["comma"] or after["call"]:
             secret = secret and looks_random(value)
+        if secret and end - begin == _LONGEST_QUOTED:
+            end = _closing_quote(text, end, quote[1], len(text))
         return Span(begin, end, name.kind if secret else "")
     return None if after["op"] in ("==", "===") else _read_bare(text, start, at, after, name, option)
 
@@ -244,13 +269,20 @@ def _can_be_bare(
         return False
     if text.startswith(("(", "[", "{"), end) or (after["op"] == ":" and value.startswith("/")):
         return False
-    if not data and (_TYPE.match(value) or (name.demand is not Demand.ANY and not looks_random(value))):
+    if not data and (
+        _TYPE.match(value) or (name.demand is not Demand.ANY and not _is_clear(text, end, value))
+    ):
         return False
     if value.replace("_", "").isalpha() and not _bare_word_is_data(text, start, end, after, data):
         return False
     # "password: must be long": a sentence, as long as nothing looks like a secret
     sentence = after["op"] == ":" and name.demand is Demand.ANY and _LINE_END.match(text, end) is None
     return not sentence or is_mixed(value)
+
+
+def _is_clear(text: str, end: int, value: str) -> bool:
+    """Whether a bare value is no variable: it is noise, or it has digits and its line ends with it."""
+    return looks_random(value) or (digits_in(value) >= 3 and _LINE_END.match(text, end) is not None)
 
 
 def _read_prose(text: str, at: int, name: Name) -> Span | None:
@@ -260,14 +292,14 @@ def _read_prose(text: str, at: int, name: Name) -> Span | None:
         return None
     end = at + len(bare[0].rstrip(".,:;!?)"))
     value = text[at : min(end, at + _SAMPLE)]
-    secret = looks_random(value) and not (_is_fingerprint(value) or is_place(value) or _ATTRIBUTE.match(value))
+    secret = looks_random(value) and not (is_fingerprint(value) or is_place(value) or is_attribute(value))
     return Span(at, end, name.kind if secret else "")
 
 
-def _closing_quote(text: str, begin: int, quote: str) -> int:
-    """Where a quoted value ends: at its quote, at the end of its line, or at the end of what there is."""
-    line_end = text.find("\n", begin, begin + _LONGEST_QUOTED)
-    limit = line_end if line_end >= 0 else min(len(text), begin + _LONGEST_QUOTED)
+def _closing_quote(text: str, begin: int, quote: str, reach: int = _LONGEST_QUOTED) -> int:
+    """Where a quoted value ends: at its quote, at the end of its line, or at the end of what is looked at."""
+    limit = text.find("\n", begin, begin + reach)
+    limit = limit if limit >= 0 else min(len(text), begin + reach)
     end = text.find(quote, begin, limit)
     while end > begin and text[end - 1] == "\\":
         end = text.find(quote, end + len(quote), limit)
@@ -275,8 +307,8 @@ def _closing_quote(text: str, begin: int, quote: str) -> int:
 
 
 def _bare_word_is_data(text: str, start: int, end: int, after: re.Match[str], shell: bool) -> bool:
-    """Whether letters alone are a value. In code they would be a variable or a type; in a form, a settings file or a
-    connection string they are what somebody typed."""
+    """Whether letters alone are a value. In code they would be a variable or a type; in a form, a settings
+    file or a connection string they are what somebody typed."""
     if after["space"]:
         return _COMMAND_GOES_ON.match(text, end) is not None
     if shell or after["element"] or text.startswith("--", start):
@@ -286,126 +318,35 @@ def _bare_word_is_data(text: str, start: int, end: int, after: re.Match[str], sh
     return (start == 0 or text[start - 1] in "\r\n") and (end == len(text) or text[end] in "\r\n")
 
 
-_PLACEHOLDER_SIGNS = re.compile(r"[$<{\[]|%(?:[sdvr(]|[A-Za-z_]+%)|\*\*|\.\.\.|…")
-_SAME_CHARACTER = re.compile(r"(.)\1*\Z", re.DOTALL)
-_STAND_INS = frozenset(
-    """any basic bearer bool boolean bytes const custom default digest disabled empty enabled false float hidden
-    include input int integer missing nil no none null number object omit omitted optional pending password private
-    public redacted removed required same-origin secret secretstr session set str string text true tbd undefined unknown
-    unset void yes""".split()
-)
-_STAND_IN_PARTS = frozenset(
-    """changeme dummy enter example fake goes here insert invalid key mock my mypassword pass password passphrase passwd
-    placeholder pwd redacted replace replaceme sample secret some testpassword token token your yourpassword""".split()
-)
-_ATTRIBUTE = re.compile(r"[A-Za-z_$][\w$]*+(?:(?:\?\.|!\.|\.|::|->)[A-Za-z_$][\w$]*+)+\Z")
-_CONSTANT = re.compile(r"[A-Z]+(?:_[A-Z]+)+\Z")
-_PLACE = re.compile(
-    r"(?:[a-z][a-z0-9+.-]{1,12}://|~?/|\.{1,2}/|[A-Za-z]:[\\/]|@/)|.*\.(?:json|ya?ml|toml|pem|key|crt|txt|py|tsx?|jsx?|go|rs|md|env|html|sh)\Z",
-    re.DOTALL,
-)
-_BASE64 = re.compile(r"[A-Za-z0-9+/]{32,}={0,2}\Z")
-_FINGERPRINT = re.compile(
-    r"(?:sha\d{1,3}[-:].*|(?:0x)?[0-9a-f]{7,128}|(?:0x)?[0-9A-F]{7,128}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})\Z",
-    re.DOTALL,
-)
-_DIGIT = re.compile("[0-9]")
-_SEGMENTS = re.compile(r"[A-Za-z0-9]+")
-_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-
-
 def is_secret_value(value: str, name: Name, *, quoted: bool) -> bool:
-    """Whether a value under such a name is a secret. `quoted` also stands for a bare value that cannot be code."""
+    """Whether a value under such a name is a secret. `quoted` also stands for a bare value that cannot be
+    code."""
     if len(value) < (4 if name.demand is Demand.ANY else 8) or is_stand_in(value):
         return False
-    if not quoted and (_ATTRIBUTE.match(value) or _is_own_name(value)):
+    if not quoted and (is_attribute(value) or _is_own_name(value)):
         return False
     if is_place(value):
         return False
     if " " in value and not looks_random(value.replace(" ", "")) and name.demand is not Demand.ANY:
         return False
     if name.demand is Demand.ANY:
-        return _is_password(value, name)
+        return _is_password(value)
     if _NUMBER.match(value):
         return False
     if name.demand is Demand.MIXED:
         return is_mixed(value)
-    return looks_random(value) and not _is_fingerprint(value)
+    return looks_random(value) and not is_fingerprint(value)
 
 
-_NUMBER = re.compile(r"[-+]?[0-9][0-9_.,:]*\Z")
-
-
-def is_stand_in(value: str) -> bool:
-    """Whether a value only says where a secret would be: `$TOKEN`, `<your key>`, `***`, `None`, `YOUR_API_KEY`."""
-    bare = value.strip()
-    if (
-        not bare
-        or _PLACEHOLDER_SIGNS.match(bare)
-        or _SAME_CHARACTER.match(bare)
-        or bare.lower() in _STAND_INS
-    ):
-        return True
-    if "${" in bare or "{{" in bare or "***" in bare or "…" in bare or "..." in bare or _CONSTANT.match(bare):
-        return True
-    if _DIGIT.search(bare) or "=" in bare:
-        return False
-    return not _STAND_IN_PARTS.isdisjoint(word.lower() for word in _WORDS.findall(bare))
-
-
-def looks_random(value: str) -> bool:
-    """Whether nobody would type this: a long piece in which letters, capitals and digits alternate so often that no
-    part of it is a word. Names in camel case have capitals too, but words between them."""
-    pieces = _SEGMENTS.findall(value)
-    if any(_is_noise(piece, with_digits=3.3) for piece in pieces):
-        return True
-    # Many short pieces, as when a password has signs in it or a key is written in groups.
-    return " " not in value and len(pieces) > 1 and _is_noise("".join(pieces), with_digits=2.5)
-
-
-def _is_noise(piece: str, *, with_digits: float) -> bool:
-    if len(piece) < 12:
-        return False
-    digits = len(_DIGIT.findall(piece))
-    longest_word = with_digits if digits >= 2 else 3.1 if len(piece) >= 24 else 2.3  # on the average
-    return len(piece) <= longest_word * len(_WORDS.findall(piece))
-
-
-def is_mixed(value: str) -> bool:
-    """Whether a value has letters and digits as keys have, not as names with a number do."""
-    if looks_random(value):
-        return True
-    for piece in _SEGMENTS.findall(value):
-        if len(piece) >= 8 and not piece.isalpha() and not piece.isdigit():
-            return True
-    return False
-
-
-def _is_password(value: str, name: Name) -> bool:
+def _is_password(value: str) -> bool:
     if " " in value:
         # A sentence under the name of a password is a label or a message; a passphrase may be one.
         words = value.split()
-        return (
-            "\n" not in value
-            and len(words) <= 8
-            and all(word.islower() for word in words)
-            and len(words) >= 4
-        )
-    digits = len(_DIGIT.findall(value))
+        return "\n" not in value and 4 <= len(words) <= 8 and all(word.islower() for word in words)
+    digits = digits_in(value)
     return digits < len(value) or digits >= 6
 
 
 def _is_own_name(value: str) -> bool:
     """`password=user_password`, `token: token2`: a variable that carries the secret's name."""
     return value.replace("_", "").isalnum() and judge_name(value) is not None and not looks_random(value)
-
-
-def _is_fingerprint(value: str) -> bool:
-    return _FINGERPRINT.match(value) is not None
-
-
-def is_place(value: str) -> bool:
-    """A path or an address. Base64 may begin with a slash too, but has no dots, dashes or words in it."""
-    if _PLACE.match(value) is None:
-        return False
-    return not (_BASE64.match(value) and looks_random(value))

@@ -1,6 +1,7 @@
-"""Secrets which their own shape gives away: private keys, tokens with the prefix of their issuer, addresses with a
-password in them, headers. Each rule finds spans and changes nothing. All of them together cost little on text without
-secrets: a rule runs only where a literal it cannot do without was found, and every pattern takes linear time."""
+"""Secrets which their own shape gives away: private keys, tokens with the prefix of their issuer,
+addresses with a password in them, headers. Each rule finds spans and changes nothing. All of them together
+cost little on text without secrets: a rule runs only where a literal it cannot do without was found, and
+every pattern takes linear time."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from cems.secret_names import Span, find_assignments, is_mixed, is_place, is_stand_in, looks_random
+from cems.secret_names import Span, find_assignments
+from cems.secret_values import digits_in, is_mixed, is_place, is_stand_in, looks_random
 
 # What redaction leaves where a secret was.
 OURS = re.compile(r"\[secret:[a-z0-9-]{1,24}:[0-9a-f]{6}\]")
@@ -22,16 +24,29 @@ _HEX = "[0-9a-f]"
 
 @dataclass(frozen=True, slots=True)
 class TokenRule:
-    """Tokens of one issuer: any of the literals, then the body. Both together are the secret."""
+    """Tokens of one issuer: any of the literals, then the body, both together the secret if `holds`
+    agrees. It gets the token and whether the text ends with it, so that the token may have been cut."""
 
     kind: str
     literals: tuple[str, ...]
     body: re.Pattern[str]
-    holds: Callable[[str], bool]
+    holds: Callable[[str, bool], bool]
 
 
-def _always(_: str) -> bool:
+def _always(_token: str, _cut: bool) -> bool:
     return True
+
+
+def _random(token: str, _cut: bool) -> bool:
+    return looks_random(token)
+
+
+def _random_or_plain(token: str, _cut: bool) -> bool:
+    return looks_random(token) or token.removeprefix("sk-").isalnum()
+
+
+def _has_parts(token: str, cut: bool) -> bool:
+    return cut or "." in token
 
 
 def _token(
@@ -40,10 +55,10 @@ def _token(
     body: str,
     least: int,
     *,
-    holds: Callable[[str], bool] = _always,
+    holds: Callable[[str, bool], bool] = _always,
 ) -> TokenRule:
-    """A rule whose body has `least` characters or more. At the end of the text fewer do: there a token may have
-    been cut, and half a token is worth hiding too, if only a digit shows that it is no word."""
+    """A rule whose body has `least` characters or more. At the end of the text fewer do: there a token may
+    have been cut, and half a token is worth hiding too, if only a digit shows that it is no word."""
     pattern = rf"{body}{{{least},}}+|(?=[^0-9]{{0,32}}+[0-9]|.{{12}}){body}{{4,}}+\Z"
     return TokenRule(kind, tuple(literals.split()), re.compile(pattern, re.DOTALL), holds)
 
@@ -53,7 +68,7 @@ TOKEN_RULES = (
     _token("anthropic", "sk-ant-", _WORD, 16),
     _token("openai", "sk-proj- sk-svcacct- sk-admin- sk-None-", _WORD, 16),
     _token("openrouter", "sk-or-", _WORD, 20),
-    _token("sk-key", "sk-", _WORD, 20, holds=lambda token: looks_random(token) or token[3:].isalnum()),
+    _token("sk-key", "sk-", _WORD, 20, holds=_random_or_plain),
     _token("aws-key-id", "AKIA ASIA ABIA ACCA", "[A-Z0-9]", 16),
     _token("github", "ghp_ gho_ ghu_ ghs_ ghr_", _ALNUM, 20),
     _token("github", "github_pat_", "[A-Za-z0-9_]", 20),
@@ -76,7 +91,7 @@ TOKEN_RULES = (
     _token("rubygems", "rubygems_", _HEX, 32),
     _token("huggingface", "hf_ api_org_", _ALNUM, 30),
     _token("docker", "dckr_pat_ dckr_oat_", _WORD, 20),
-    _token("sendgrid", "SG.", "[A-Za-z0-9_.-]", 40, holds=looks_random),
+    _token("sendgrid", "SG.", "[A-Za-z0-9_.-]", 40, holds=_random),
     _token("stripe", "sk_live_ sk_test_ rk_live_ rk_test_", _ALNUM, 16),
     _token("webhook", "whsec_", "[A-Za-z0-9+/=]", 20),
     _token("shopify", "shpat_ shpss_ shpca_ shppa_", "[0-9a-fA-F]", 24),
@@ -108,12 +123,20 @@ TOKEN_RULES = (
     _token("circleci", "CCIPAT_", _WORD, 30),
     _token("flyio", "fm1_ fm2_ fo1_", "[A-Za-z0-9_+/=-]", 40),
     _token("langsmith", "lsv2_pt_ lsv2_sk_", "[A-Za-z0-9_]", 30),
-    TokenRule("jwt", ("eyJ",), re.compile(rf"{_WORD}{{8,}}+(?:\.{_WORD}{{4,}}+(?:\.{_WORD}*+){{0,3}}|\Z)"), _always),
+    # It matches without its parts too: a run of `eyJ-eyJ-…` is then read once, and left alone.
+    TokenRule(
+        "jwt",
+        ("eyJ",),
+        re.compile(rf"{_WORD}{{8,}}+(?:\.{_WORD}{{4,}}+(?:\.{_WORD}*+){{0,3}})?+"),
+        _has_parts,
+    ),
 )
 
 _RUN = 20  # no token is shorter than this, prefix included
 _BEFORE_RUN = 12  # the part of a prefix which is not of the characters of a run: `dp.audit.`
-_SHAPE = bytes(ord("x") if chr(code).isalnum() or chr(code) in "_-" else ord(" ") for code in range(128)).ljust(256)
+_SHAPE = bytes(
+    ord("x") if chr(code).isalnum() or chr(code) in "_-" else ord(" ") for code in range(128)
+).ljust(256)
 
 
 def _any_prefix() -> str:
@@ -125,14 +148,16 @@ def _any_prefix() -> str:
     return "|".join(f"{first}(?:{'|'.join(rest)})" for first, rest in by_first.items())
 
 
-# A token begins where a word does; an escaped line end, a percent escape or a terminal colour may stand before it.
+# A token begins where a word does; an escaped line end, a percent escape or a terminal colour may stand
+# before it.
 _PREFIX = re.compile(rf"[^A-Za-z0-9](?:{_any_prefix()})")
 _PREFIX_ESCAPED = re.compile(rf"(?:\\[nrtbf]|%[0-9A-Fa-f]{{2}}|[\[;][0-9]{{1,2}}m)(?:{_any_prefix()})")
 _ESCAPE_BEFORE = re.compile(r"(?:\\[nrtbf]|%[0-9A-Fa-f]{2}|[\[;][0-9]{1,2}m)\Z")
 
-# What the other rules cannot do without. One letter that is rare in prose begins each pattern, since a search for
-# a single letter is the fastest there is; and a word that may be part of a secret's name counts only where something
-# that can join a name to a value follows the name. After a mere blank that is a word with a digit.
+# What the other rules cannot do without. One letter that is rare in prose begins each pattern, since a search
+# for a single letter is the fastest there is; and a word that may be part of a secret's name counts only
+# where something that can join a name to a value follows the name. After a mere blank that is a word with a
+# digit.
 _JOINED = (
     r"(?=[a-z0-9_.\-]{0,80}+"
     r"(?:[ \t]{0,16}[=:>,(]|[\\\"'`\]\x1b]|[ \t]{1,4}(?:is |was )?(?=[^\s0-9]{0,40}[0-9])\S{4}))"
@@ -201,7 +226,7 @@ def _at_places(text: str, places: dict[str, list[int]]) -> Iterator[Span]:
 def _is_credential(scheme: str, value: str) -> bool:
     if scheme.lower() == "basic":
         return value.endswith("=") or ":" in _decoded(value)
-    digits = sum(character.isdigit() for character in value)
+    digits = digits_in(value)
     noisy = is_mixed(value) or (len(value) >= 10 and digits >= 3 and len(value) - digits >= 3)
     return noisy and not is_place(value) and not is_stand_in(value)
 
@@ -220,8 +245,9 @@ def _matches(kind: str, pattern: re.Pattern[str], text: str) -> Iterator[Span]:
 
 
 def _long_runs(text: str, raw: bytes) -> str:
-    """The parts of the text that are long enough to be a token, one a line. They are few in ordinary text, and
-    telling so takes two passes at the speed of memory, where looking for every prefix would take a hundred."""
+    """The parts of the text that are long enough to be a token, one a line. They are few in ordinary text,
+    and telling so takes two passes at the speed of memory, where looking for every prefix would take a
+    hundred."""
     shape = raw.translate(_SHAPE)
     run, parts = b"x" * _RUN, [""]
     at = shape.find(run)
@@ -251,7 +277,7 @@ def _tokens(text: str, runs: str) -> Iterator[Span]:
                 end = at + len(literal)
                 if _begins_word(text, at) and (body := rule.body.match(text, end)):
                     end = body.end()
-                    if rule.holds(text[at:end]) and not _MASK.fullmatch(body[0]):
+                    if rule.holds(text[at:end], end == len(text)) and not _MASK.fullmatch(body[0]):
                         yield Span(at + literal.startswith(":"), end, rule.kind)
                 at = text.find(literal, end)
 
@@ -266,12 +292,13 @@ def _begins_word(text: str, at: int) -> bool:
     return not (before.isascii() and before.isalnum()) or _ESCAPE_BEFORE.search(text, at - 4, at) is not None
 
 
-# --- private keys ---------------------------------------------------------------------------------------------------
+# --- private keys -------------------------------------------------------------------------------------------
 
 _KEY_BEGIN = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_END = re.compile(r"-----END (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_REACH = 32_768  # no key is longer; an END further away belongs to something else
-# Between the lines of a key stand line ends, escaped ones too, and what a listing, a diff or a program puts there.
+# Between the lines of a key stand line ends, escaped ones too, and what a listing, a diff or a program puts
+# there.
 _KEY_GAP = r"(?:\\+[nrt]|[ ]{0,8}[0-9]{1,6}(?=[\t→|])|[^A-Za-z0-9+/=\\]|\\|\+(?=[ \"'])|(?<=\n)\+)"
 _KEY_HEAD = r"(?:Proc-Type|DEK-Info|Version|Comment):[^\n\\]{0,80}"
 _KEY_LINES = re.compile(
@@ -286,22 +313,19 @@ _KEY_MATERIAL = re.compile(r"[A-Za-z0-9+/]{8}")
 def _private_keys(text: str) -> Iterator[Span]:
     """Private keys in PEM: whole ones, ones without their end, and ends without their beginning."""
     ends = [match.span() for match in _KEY_END.finditer(text)]
-    done = 0  # everything before is accounted for
+    begins = [match.span() for match in _KEY_BEGIN.finditer(text)]
     taken: set[int] = set()
-    for begin in _KEY_BEGIN.finditer(text):
-        if begin.start() < done:
-            continue
-        index = bisect.bisect_left(ends, (begin.end(), 0))
-        if index < len(ends) and ends[index][0] - begin.end() <= _KEY_REACH:
+    for number, (begin, body) in enumerate(begins):
+        following = begins[number + 1][0] if number + 1 < len(begins) else len(text)
+        index = bisect.bisect_left(ends, (body, 0))
+        if index < len(ends) and ends[index][0] < min(following, body + _KEY_REACH):
             taken.add(index)
-            if _KEY_MATERIAL.search(text, begin.end(), ends[index][0]):
-                done = ends[index][1]
-                yield Span(begin.start(), done, "private-key")
-        elif lines := _KEY_LINES.match(text, begin.end()):
-            done = lines.end()
-            yield Span(begin.start(), done, "private-key")
-        elif len(text) - begin.end() < 16 and _KEY_MATERIAL.search(text, begin.end()):
-            yield Span(begin.start(), len(text), "private-key")
+            if _KEY_MATERIAL.search(text, body, ends[index][0]):
+                yield Span(begin, ends[index][1], "private-key")
+        elif lines := _KEY_LINES.match(text, body, following):
+            yield Span(begin, lines.end(), "private-key")
+        elif following - body < 16 and _KEY_MATERIAL.search(text, body, following):
+            yield Span(begin, following, "private-key")
     for index, (start, end) in enumerate(ends):
         if index not in taken:
             floor = max(ends[index - 1][1] if index else 0, start - _KEY_REACH)
@@ -309,12 +333,10 @@ def _private_keys(text: str) -> Iterator[Span]:
                 yield Span(start - lines.end(), end, "private-key")
 
 
-# --- addresses, headers, options ------------------------------------------------------------------------------------
+# --- addresses, headers, options ----------------------------------------------------------------------------
 
-# scheme://user:password@host. The password reaches to the last @ before the path, since people forget to escape it.
-_ADDRESS = re.compile(
-    r"://([^\s/:@\"'`<>\\?#]{0,128}+):([^\s\"'`<>\\/]{1,512}?)(?:@(?=[A-Za-z0-9\[$<{%(*.-])(?![^\s\"'`<>\\/@]{0,256}@)|\Z)"
-)
+# scheme://user:password@host. The password reaches to the last @ before the path: people forget to escape it.
+_ADDRESS = re.compile(r"://([^\s/:@\"'`<>\\?#]{0,128}+):([^\s\"'`<>\\/]{1,1024}+)")
 _PORT = re.compile(r"[0-9]{1,5}(?:[?#,;&].*)?\Z", re.DOTALL)
 _WEBHOOK = re.compile(
     r"hooks(?:\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/|(?<=/webhooks)/(?=[0-9]{15,20}/))"
@@ -330,7 +352,9 @@ _COOKIE = re.compile(
     r"s?\\{0,6}[\"'`]?\]?(?:\s{0,4}[:=]|[ \t])\s{0,4}\\{0,6}[\"'`]?(?=[\w.%-]{1,64}+=)([^\n\"'`\\]{4,4096}+)"
 )
 _COOKIE_PAIR = re.compile(r"([\w.%-]{1,64}+)=([^;\s\"'\\,]{8,}+)")
-_COOKIE_NAME = re.compile(r"(?i)sess|sid\Z|auth|token|jwt|csrf|xsrf|remember|login|secret|_id\Z|\Aid\Z|connect\.")
+_COOKIE_NAME = re.compile(
+    r"(?i)sess|sid\Z|auth|token|jwt|csrf|xsrf|remember|login|secret|_id\Z|\Aid\Z|connect\."
+)
 _USER_OPTION = re.compile(
     r"-(?<=\s-)(?:u|U|-user|-proxy-user)(?:[ \t]{1,4}|=)?\\{0,6}[\"']?([^\s:\"'\\]{0,128}+):([^\s\"'\\]{1,256}+)"
 )
@@ -338,13 +362,14 @@ _USER_OPTION = re.compile(
 
 def _addresses(text: str) -> Iterator[Span]:
     for match in _ADDRESS.finditer(text):
-        password = match[2]
-        cut = match.end() == match.end(2)
-        if _PORT.match(password) and (cut or not password.isdigit() or not match[1]):
+        password, sign, host = match[2].rpartition("@")
+        if not sign:
+            # Without a host there was no password, unless the text was cut before the host came.
+            password = host if match[1] and match.end() == len(text) else ""
+        if len(password) < (1 if sign else 3) or is_stand_in(password):
             continue
-        if is_stand_in(password) or (cut and (not match[1] or len(password) < 3)):
-            continue
-        yield Span(match.start(2), match.end(2), "url-password")
+        if not (_PORT.match(password) and not (sign and match[1] and password.isdigit())):
+            yield Span(match.start(2), match.start(2) + len(password), "url-password")
 
 
 def _cookies(text: str, places: list[int]) -> Iterator[Span]:
@@ -363,7 +388,8 @@ def _cookies(text: str, places: list[int]) -> Iterator[Span]:
 
 def _user_options(text: str) -> Iterator[Span]:
     for option in _USER_OPTION.finditer(text):
-        line = text[max(0, text.rfind("\n", 0, option.start()), option.start() - 2048) : option.start()]
+        before = max(0, option.start() - 1024)
+        line = text[max(before, text.rfind("\n", before, option.start())) : option.start()]
         if (
             ("curl" in line or "wget" in line or "http" in line)
             and not is_stand_in(option[2])

@@ -39,35 +39,93 @@ def _field(default: Any, toml: str, meaning: str, *, secret: bool = False, also:
 class Settings:
     """The effective settings. The environment variable of `observer_batch_size` is CEMS_OBSERVER_BATCH_SIZE."""
 
-    home: Path = _field(Path(), "", "folder of everything CEMS keeps: database, model file, keys, locks, logs")
-    database_url: str = _field("", "database.url", "a Postgres >= 15 with pgvector >= 0.8 instead of the embedded one", secret=True)
-    reader_database_url: str = _field("", "database.reader_url", "the same server for the read side, by a user that may only read", secret=True)
-    owner: str = _field("", "database.owner", "whose memories these are on a shared server; default: the system user's name")
+    home: Path = _field(
+        Path(), "", "folder of everything CEMS keeps: database, model file, keys, locks, logs"
+    )
+    database_url: str = _field(
+        "", "database.url", "a Postgres >= 15 with pgvector >= 0.8 instead of the embedded one", secret=True
+    )
+    reader_database_url: str = _field(
+        "",
+        "database.reader_url",
+        "the same server for the read side, by a user that may only read",
+        secret=True,
+    )
+    owner: str = _field(
+        "", "database.owner", "whose memories these are on a shared server; default: the system user's name"
+    )
 
-    claude_config_dir: str = _field("", "observer.claude_config_dir", "folders that hold `projects`, separated by commas; default: ~/.claude and ~/.config/claude", also=("CLAUDE_CONFIG_DIR",))
-    observer_poll_interval: Seconds = _field(30.0, "observer.poll_interval", "seconds between two looks at every transcript, whatever the watcher says")
-    observer_batch_size: Positive = _field(50_000, "observer.batch_size", "bytes of new transcript of a session that make a batch")
-    observer_idle_time: Seconds = _field(300.0, "observer.idle_time", "seconds without a new line after which what has gathered is observed")
-    observer_watch: bool = _field(True, "observer.watch", "use file events as hints; without them only the poll finds new lines")
-    observer_exclude_projects: tuple[str, ...] = _field((), "observer.exclude_projects", "folders whose sessions are never read; patterns such as /home/me/clients/* cover what is below them")
+    claude_config_dir: str = _field(
+        "",
+        "observer.claude_config_dir",
+        "folders that hold `projects`, separated by commas; default: ~/.claude and ~/.config/claude",
+        also=("CLAUDE_CONFIG_DIR",),
+    )
+    observer_poll_interval: Seconds = _field(
+        30.0,
+        "observer.poll_interval",
+        "seconds between two looks at every transcript, whatever the watcher says",
+    )
+    observer_batch_size: Positive = _field(
+        50_000, "observer.batch_size", "bytes of new transcript of a session that make a batch"
+    )
+    observer_idle_time: Seconds = _field(
+        300.0, "observer.idle_time", "seconds without a new line after which what has gathered is observed"
+    )
+    observer_watch: bool = _field(
+        True, "observer.watch", "use file events as hints; without them only the poll finds new lines"
+    )
+    observer_exclude_projects: tuple[str, ...] = _field(
+        (),
+        "observer.exclude_projects",
+        "folders whose sessions are never read; patterns such as /home/me/clients/* cover what is below them",
+    )
 
-    gemini_api_key: str = _field("", "llm.gemini_api_key", "key of the Gemini API; without one, observations come from rules", secret=True, also=("GOOGLE_API_KEY", "GEMINI_API_KEY"))
-    gemini_base_url: str = _field("", "llm.gemini_base_url", "another address of the Gemini API, such as a gateway")
+    gemini_api_key: str = _field(
+        "",
+        "llm.gemini_api_key",
+        "key of the Gemini API; without one, observations come from rules",
+        secret=True,
+        also=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+    )
+    gemini_base_url: str = _field(
+        "", "llm.gemini_base_url", "another address of the Gemini API, such as a gateway"
+    )
     llm_model: str = _field("gemini-3.5-flash-lite", "llm.model", "model that writes observations")
     llm_timeout: Seconds = _field(60.0, "llm.timeout", "seconds for one request, retries included")
     llm_daily_calls: Count = _field(600, "llm.daily_calls", "calls a day and purpose; 0: none")
-    llm_daily_tokens: Count = _field(4_000_000, "llm.daily_tokens", "tokens a day and purpose, in and out; 0: none")
+    llm_daily_tokens: Count = _field(
+        4_000_000, "llm.daily_tokens", "tokens a day and purpose, in and out; 0: none"
+    )
 
-    embedder: str = _field("local", "embedding.embedder", "`local` (bge-small on this machine), `gemini`, or `none` (keywords only)")
-    embedding_model: str = _field("gemini-embedding-001", "embedding.model", "the model when the embedder is `gemini`")
-    embedding_dimensions: Positive = _field(768, "embedding.dimensions", "numbers of a vector when the embedder is `gemini`")
-    embedding_model_dir: str = _field("", "embedding.model_dir", "folder of the local embedder's model file; default: `models` in CEMS_HOME")
+    embedder: str = _field(
+        "local",
+        "embedding.embedder",
+        "`local` (bge-small on this machine), `gemini`, or `none` (keywords only)",
+    )
+    embedding_model: str = _field(
+        "gemini-embedding-001", "embedding.model", "the model when the embedder is `gemini`"
+    )
+    embedding_dimensions: Positive = _field(
+        768, "embedding.dimensions", "numbers of a vector when the embedder is `gemini`"
+    )
+    embedding_model_dir: str = _field(
+        "", "embedding.model_dir", "folder of the local embedder's model file; default: `models` in CEMS_HOME"
+    )
 
-    extraction_concepts: tuple[str, ...] = _field(CONCEPTS, "extraction.concepts", "the concepts an observation may name")
-    extraction_attempts: Positive = _field(5, "extraction.attempts", "unusable answers after which a batch is split, and set aside when it cannot be")
+    extraction_concepts: tuple[str, ...] = _field(
+        CONCEPTS, "extraction.concepts", "the concepts an observation may name"
+    )
+    extraction_attempts: Positive = _field(
+        5,
+        "extraction.attempts",
+        "unusable answers after which a batch is split, and set aside when it cannot be",
+    )
 
     log_level: str = _field("info", "log.level", "debug, info, warning or error")
-    log_format: str = _field("auto", "log.format", "`console`, `json`, or `auto`: JSON unless standard error is a terminal")
+    log_format: str = _field(
+        "auto", "log.format", "`console`, `json`, or `auto`: JSON unless standard error is a terminal"
+    )
 
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False)
     """Where each setting that is not at its default came from."""
@@ -123,11 +181,16 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
         unknown = next(iter(from_file))
         known = [f.metadata["toml"] for f in fields()]
         near = difflib.get_close_matches(unknown, known, 1)
-        raise SettingsError(f"config.toml: there is no setting {unknown!r}", hint=f"did you mean {near[0]}?" if near else "`cems config` lists them all")
+        raise SettingsError(
+            f"config.toml: there is no setting {unknown!r}",
+            hint=f"did you mean {near[0]}?" if near else "`cems config` lists them all",
+        )
     return _checked(Settings(**values, sources=sources))
 
 
-def _pick(field: dataclasses.Field[Any], env: Mapping[str, str], from_file: dict[str, Any]) -> tuple[Any, str]:
+def _pick(
+    field: dataclasses.Field[Any], env: Mapping[str, str], from_file: dict[str, Any]
+) -> tuple[Any, str]:
     """(value, where from) of one setting; taken out of `from_file` so that what remains is unknown."""
     in_file = from_file.pop(field.metadata["toml"], None)
     name = environment_name(field)
@@ -182,10 +245,18 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 def _checked(settings: Settings) -> Settings:
     """Refuse values that no type can refuse."""
-    choices = {"embedder": ("local", "gemini", "none"), "log_format": ("auto", "console", "json"), "log_level": ("debug", "info", "warning", "error")}
+    choices = {
+        "embedder": ("local", "gemini", "none"),
+        "log_format": ("auto", "console", "json"),
+        "log_level": ("debug", "info", "warning", "error"),
+    }
     for name, allowed in choices.items():
         if getattr(settings, name) not in allowed:
-            raise SettingsError(f"CEMS_{name.upper()} must be one of {', '.join(allowed)}, not {getattr(settings, name)!r}")
+            raise SettingsError(
+                f"CEMS_{name.upper()} must be one of {', '.join(allowed)}, not {getattr(settings, name)!r}"
+            )
     if settings.embedding_dimensions > 3072:
-        raise SettingsError(f"CEMS_EMBEDDING_DIMENSIONS is {settings.embedding_dimensions}; an index holds at most 4,000 and the models give at most 3,072")
+        raise SettingsError(
+            f"CEMS_EMBEDDING_DIMENSIONS is {settings.embedding_dimensions}; an index holds at most 4,000 and the models give at most 3,072"
+        )
     return settings

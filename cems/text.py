@@ -1,6 +1,6 @@
-"""Small operations on text which several packages need in exactly one way. What `sanitise` returns can be stored in
-Postgres, written as JSON and encoded as UTF-8; what `shorten` returns says how much it left out; and `normalise` gives
-equal results for texts that differ in nothing but typing."""
+"""Small operations on text which several packages need in exactly one way. What `sanitise` returns can be
+stored in Postgres, written as JSON and encoded as UTF-8; what `shorten` returns says how much it left out;
+and `normalise` gives equal results for texts that differ in nothing but typing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _TRAILING = " .,;:!?\u3002\u3001"
 
 
 def sanitise(text: str) -> str:
-    """The same text without what Postgres or JSON refuse: NULs go, a surrogate pair becomes its character and a lone
-    surrogate the replacement character. Everything else stays, tabs and line ends included."""
+    """The same text without what Postgres or JSON refuse: NULs go, a surrogate pair becomes its character
+    and a lone surrogate the replacement character. Everything else stays, tabs and line ends included."""
     if text.isascii():
         return text.replace("\0", "") if "\0" in text else text
     try:
@@ -23,11 +23,13 @@ def sanitise(text: str) -> str:
 
 
 def shorten(text: str, limit: int, *, keep_tail: float = 0.0) -> str:
-    """At most `limit` characters of the text, with a note of how many were left out. `keep_tail` is the share of the
-    kept characters that comes from the end of the text. A limit too small for the note cuts without one."""
+    """At most `limit` characters of the text, with a note of how many were left out. `keep_tail` is the
+    share of the kept characters that comes from the end of the text. A limit too small for the note cuts
+    without one."""
     if len(text) <= limit:
         return text
-    # The longest note this text could need sets the room, so that the number in it cannot push it over the limit.
+    # The longest note this text could need sets the room, so that the number in it cannot push it over the
+    # limit.
     room = limit - len(_note(len(text)))
     if room <= 0:
         return text[: _boundary(text, max(limit, 0))]
@@ -38,8 +40,10 @@ def shorten(text: str, limit: int, *, keep_tail: float = 0.0) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """The text on one line, all white space collapsed, at most `limit` characters; an ellipsis marks what is gone."""
-    # Splitting a prefix is enough: nobody wants a line of 100 MB, and white space rarely makes up most of a text.
+    """The text on one line, all white space collapsed, at most `limit` characters; an ellipsis marks what
+    is gone."""
+    # Splitting a prefix is enough: nobody wants a line of 100 MB, and white space rarely makes up most of a
+    # text.
     line = " ".join(text[: limit * 8 + 256].split())
     if len(line) > limit or len(text) > limit * 8 + 256:
         return line[: _boundary(line, max(min(limit - 1, len(line)), 0))].rstrip() + "…" if limit > 0 else ""
@@ -47,9 +51,10 @@ def one_line(text: str, limit: int) -> str:
 
 
 def normalise(text: str) -> str:
-    """The form in which two texts are compared or hashed: compatibility characters unified, case and the amount of
-    white space ignored, trailing punctuation dropped."""
-    # Folding can undo the normal form and the normal form can bring back what folding removed; twice settles both.
+    """The form in which two texts are compared or hashed: compatibility characters unified, case and the
+    amount of white space ignored, trailing punctuation dropped."""
+    # Folding can undo the normal form and the normal form can bring back what folding removed; twice settles
+    # both.
     for _ in range(2):
         text = unicodedata.normalize("NFKC", text).casefold()
     return " ".join(unicodedata.normalize("NFKC", text).split()).rstrip(_TRAILING)

@@ -37,7 +37,7 @@ def access(settings: Settings, role: Role, *, start: bool = True, progress: Prog
 
     Args:
         role: what to act as.
-        start: start the embedded server where it does not run.
+        start: start the embedded server where it does not run, and bring its schema up to date.
         progress: told what takes a while.
 
     Raises:
@@ -46,7 +46,11 @@ def access(settings: Settings, role: Role, *, start: bool = True, progress: Prog
     """
     owner = owner_id(settings)
     if settings.database_url:
-        url = settings.reader_database_url if role == "cems_reader" and settings.reader_database_url else settings.database_url
+        url = (
+            settings.reader_database_url
+            if role == "cems_reader" and settings.reader_database_url
+            else settings.database_url
+        )
         found = Access(url, role, owner, embedded=False)
         with connect_checked(found) as conn:
             migrate.check(conn)
@@ -54,16 +58,23 @@ def access(settings: Settings, role: Role, *, start: bool = True, progress: Prog
     info = embedded.status(settings.home)
     if not info.running:
         if not start:
-            raise DatabaseUnavailable("the embedded Postgres is not running", hint="`cems db start`, or `cems up` for everything")
+            raise DatabaseUnavailable(
+                "the embedded Postgres is not running", hint="`cems db start`, or `cems up` for everything"
+            )
         home.ensure(settings.home)
         info = embedded.start(settings.home, progress=progress)
     found = Access(info.dsn(role, DATABASE), role, owner)
-    if not _is_current(found):
+    if not start:
+        with connect(found) as conn:
+            migrate.check(conn)
+    elif not _is_current(found):
         bring_up(settings, progress=progress)
     return found
 
 
-def database(settings: Settings, role: Role, *, start: bool = True, size: int = 3, progress: Progress = quiet) -> Database:
+def database(
+    settings: Settings, role: Role, *, start: bool = True, size: int = 3, progress: Progress = quiet
+) -> Database:
     """A pool of this role's connections; see `access` for what is raised."""
     return Database(access(settings, role, start=start, progress=progress), size=size)
 
@@ -71,17 +82,23 @@ def database(settings: Settings, role: Role, *, start: bool = True, size: int = 
 def bring_up(settings: Settings, *, progress: Progress = quiet) -> list[migrate.Migration]:
     """Create or migrate the database: roles, extension, schema. Returns the migrations applied."""
     if settings.database_url:
-        with connect_checked(Access(settings.database_url, "cems_owner", owner_id(settings), embedded=False)) as conn:
+        with connect_checked(
+            Access(settings.database_url, "cems_owner", owner_id(settings), embedded=False)
+        ) as conn:
             if migrate.current_version(conn) == 0:
                 _wanted_versions(conn)
                 migrate.prepare(conn)
             return migrate.migrate(conn)
     with home.waiting(settings.home, "migrate"):
         info = embedded.start(settings.home, progress=progress)
-        with connect(Access(info.dsn(embedded.SUPERUSER, "postgres"), "cems_owner", owner_id(settings))) as conn:
+        with connect(
+            Access(info.dsn(embedded.SUPERUSER, "postgres"), "cems_owner", owner_id(settings))
+        ) as conn:
             if not conn.execute("select 1 from pg_database where datname = %s", (DATABASE,)).fetchone():
                 conn.execute(f"create database {DATABASE}".encode())
-        with connect(Access(info.dsn(embedded.SUPERUSER, DATABASE), "cems_owner", owner_id(settings))) as conn:
+        with connect(
+            Access(info.dsn(embedded.SUPERUSER, DATABASE), "cems_owner", owner_id(settings))
+        ) as conn:
             progress("bringing the database's schema up to date")
             migrate.prepare(conn)
             migrate.allow_login(conn)
@@ -93,7 +110,9 @@ def connect_checked(found: Access) -> Connection:
     try:
         make_conninfo(found.conninfo)
     except psycopg.ProgrammingError as error:
-        raise SettingsError("CEMS_DATABASE_URL is not a Postgres URL", hint="such as postgresql://user@host/dbname") from error
+        raise SettingsError(
+            "CEMS_DATABASE_URL is not a Postgres URL", hint="such as postgresql://user@host/dbname"
+        ) from error
     return connect(found)
 
 
@@ -113,7 +132,9 @@ def _is_current(found: Access) -> bool:
 def _wanted_versions(conn: Connection) -> None:
     """Refuse a server that is too old, before anything is made on it."""
     if conn.info.server_version < 150000:
-        raise DatabaseUnavailable(f"this is Postgres {conn.info.server_version // 10000}; 15 or newer is needed")
+        raise DatabaseUnavailable(
+            f"this is Postgres {conn.info.server_version // 10000}; 15 or newer is needed"
+        )
     row = conn.execute("select default_version from pg_available_extensions where name = 'vector'").fetchone()
     version = tuple(int(p) for p in str(row["default_version"]).split(".")[:2]) if row else (0, 0)
     if version < (0, 8):

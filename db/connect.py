@@ -43,7 +43,12 @@ class Access:
     @property
     def options(self) -> dict[str, Any]:
         """Keyword arguments of `psycopg.connect`."""
-        options: dict[str, Any] = {"autocommit": True, "row_factory": dict_row, "connect_timeout": 5, "application_name": f"cems {self.role}"}
+        options: dict[str, Any] = {
+            "autocommit": True,
+            "row_factory": dict_row,
+            "connect_timeout": 5,
+            "application_name": f"cems {self.role}",
+        }
         if not self.embedded:
             options["prepare_threshold"] = None
             options |= {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}

@@ -21,21 +21,33 @@ def embedded_text(row: Row) -> str:
 def missing(db: Database, model_id: str, limit: int) -> list[Row]:
     """Memories without a vector of this model, newest first: id, kind, title, body, occurred_at, project."""
     with db.transaction() as conn:
-        return conn.execute(SQL["embedding.missing"], {"owner": db.owner_id, "model": model_id, "limit": limit}).fetchall()
+        return conn.execute(
+            SQL["embedding.missing"], {"owner": db.owner_id, "model": model_id, "limit": limit}
+        ).fetchall()
 
 
 def count_missing(db: Database, model_id: str) -> int:
     """How many memories have no vector of this model."""
     with db.transaction() as conn:
-        row = conn.execute(SQL["embedding.count_missing"], {"owner": db.owner_id, "model": model_id}).fetchone()
+        row = conn.execute(
+            SQL["embedding.count_missing"], {"owner": db.owner_id, "model": model_id}
+        ).fetchone()
     return int(row["missing"]) if row else 0
 
 
-def add(db: Database, model_id: str, vectors: Sequence[tuple[uuid.UUID, list[float]]], now: dt.datetime) -> int:
+def add(
+    db: Database, model_id: str, vectors: Sequence[tuple[uuid.UUID, list[float]]], now: dt.datetime
+) -> int:
     """Store vectors; a memory erased or forgotten meanwhile gets none. Returns how many were new."""
     added = 0
     with db.transaction() as conn:
         for memory, vector in vectors:
-            args = {"owner": db.owner_id, "model": model_id, "id": memory, "vector": Vector(vector), "now": now}
+            args = {
+                "owner": db.owner_id,
+                "model": model_id,
+                "id": memory,
+                "vector": Vector(vector),
+                "now": now,
+            }
             added += conn.execute(SQL["embedding.add"], args).rowcount
     return added

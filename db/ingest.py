@@ -136,27 +136,53 @@ def land(db: Database, landing: Landing, now: dt.datetime) -> int:
     with db.transaction() as conn:
         owner = {"owner": db.owner_id, "now": now}
         if before.generation == 0 and before.offset == 0:
-            conn.execute(SQL["ingest.new_transcript"], owner | {"id": before.id, "machine": before.machine_id,
-                                                                "path": before.path, "session": before.session_id})
+            conn.execute(
+                SQL["ingest.new_transcript"],
+                owner
+                | {
+                    "id": before.id,
+                    "machine": before.machine_id,
+                    "path": before.path,
+                    "session": before.session_id,
+                },
+            )
         if landing.projects:
             conn.execute(SQL["ingest.upsert_projects"], owner | {"projects": _json(landing.projects)})
         if landing.sessions:
-            conn.execute(SQL["ingest.upsert_sessions"], owner | {"sessions": _json(landing.sessions), "machine": before.machine_id})
+            conn.execute(
+                SQL["ingest.upsert_sessions"],
+                owner | {"sessions": _json(landing.sessions), "machine": before.machine_id},
+            )
         landed = 0
         if landing.row_count:
             landed = conn.execute(
                 SQL["ingest.land_lines"],
-                owner | {"rows": Json(landing.rows, bytes), "transcript": before.id, "generation": after.generation},
+                owner
+                | {
+                    "rows": Json(landing.rows, bytes),
+                    "transcript": before.id,
+                    "generation": after.generation,
+                },
             ).rowcount
         for aside in landing.set_aside:
-            conn.execute(SQL["ingest.set_aside"], owner | dataclasses.asdict(aside) | {
-                "id": uuid7(), "transcript": before.id, "generation": after.generation})
+            conn.execute(
+                SQL["ingest.set_aside"],
+                owner
+                | dataclasses.asdict(aside)
+                | {"id": uuid7(), "transcript": before.id, "generation": after.generation},
+            )
         if landing.cleared:
-            conn.execute(SQL["ingest.end_sessions_of"], owner | {"session": before.session_id, "names": list(landing.cleared)})
+            conn.execute(
+                SQL["ingest.end_sessions_of"],
+                owner | {"session": before.session_id, "names": list(landing.cleared)},
+            )
         skipped = dict(after.skipped)
         if copies := landing.row_count - landed:
             skipped["copy"] = skipped.get("copy", 0) + copies
-        moved = conn.execute(SQL["ingest.move_cursor"], owner | _moved(before, after) | {"landed": landed, "skipped": Jsonb(skipped)})
+        moved = conn.execute(
+            SQL["ingest.move_cursor"],
+            owner | _moved(before, after) | {"landed": landed, "skipped": Jsonb(skipped)},
+        )
         if moved.rowcount != 1:
             raise LostRace
         failpoint("before_land_commit")
@@ -167,7 +193,9 @@ def land(db: Database, landing: Landing, now: dt.datetime) -> int:
 def recent_calls(db: Database, transcript: uuid.UUID) -> list[ToolUse]:
     """A transcript's newest tool calls, for results that come after a restart."""
     with db.transaction() as conn:
-        rows = conn.execute(SQL["ingest.recent_calls"], {"owner": db.owner_id, "transcript": transcript}).fetchall()
+        rows = conn.execute(
+            SQL["ingest.recent_calls"], {"owner": db.owner_id, "transcript": transcript}
+        ).fetchall()
     return [use for row in rows for use in msgspec.convert(row["tools"], list[ToolUse])]
 
 
@@ -177,7 +205,10 @@ def recent_calls(db: Database, transcript: uuid.UUID) -> list[ToolUse]:
 def waiting_sessions(db: Database, now: dt.datetime, idle: dt.timedelta) -> list[Row]:
     """Sessions with lines in no batch: session_id, lines, bytes, boundary, ended, idle."""
     with db.transaction() as conn:
-        return conn.execute(SQL["ingest.waiting_sessions"], {"owner": db.owner_id, "now": now, "idle": idle, "line_cap": LINE_CAP}).fetchall()
+        return conn.execute(
+            SQL["ingest.waiting_sessions"],
+            {"owner": db.owner_id, "now": now, "idle": idle, "line_cap": LINE_CAP},
+        ).fetchall()
 
 
 def waiting_lines(db: Database, session: uuid.UUID) -> tuple[list[Row], uuid.UUID | None]:
@@ -189,14 +220,30 @@ def waiting_lines(db: Database, session: uuid.UUID) -> tuple[list[Row], uuid.UUI
     return rows, question["uuid"] if question else None
 
 
-def close_batch(db: Database, session: uuid.UUID, lines: Sequence[Row], question: uuid.UUID | None, closed_by: str, now: dt.datetime) -> None:
+def close_batch(
+    db: Database,
+    session: uuid.UUID,
+    lines: Sequence[Row],
+    question: uuid.UUID | None,
+    closed_by: str,
+    now: dt.datetime,
+) -> None:
     """Put waiting lines into a new batch.
 
     Raises:
         LostRace: one of the lines is in a batch already.
     """
     with db.transaction() as conn:
-        _new_batch(conn, db.owner_id, session, [(r["uuid"], r["bytes"]) for r in lines], question, closed_by, now, from_batch=None)
+        _new_batch(
+            conn,
+            db.owner_id,
+            session,
+            [(r["uuid"], r["bytes"]) for r in lines],
+            question,
+            closed_by,
+            now,
+            from_batch=None,
+        )
 
 
 def claim(db: Database, now: dt.datetime, lease_time: dt.timedelta) -> Claimed | None:
@@ -207,21 +254,34 @@ def claim(db: Database, now: dt.datetime, lease_time: dt.timedelta) -> Claimed |
         row = conn.execute(SQL["ingest.claim_batch"], args).fetchone()
         if row is None:
             return None
-        rows = conn.execute(SQL["ingest.batch_lines"], {"owner": db.owner_id, "batch": row["id"], "question": row["question"]}).fetchall()
+        rows = conn.execute(
+            SQL["ingest.batch_lines"], {"owner": db.owner_id, "batch": row["id"], "question": row["question"]}
+        ).fetchall()
     failpoint("after_claim")
     lines = [_line(r) for r in rows]
     return Claimed(row["id"], lease, row["session_id"], row["attempts"], row["question"], lines)
 
 
-def finish(db: Database, claimed: Claimed, observations: Sequence[Observation], author: str, now: dt.datetime) -> memories.Stored:
+def finish(
+    db: Database, claimed: Claimed, observations: Sequence[Observation], author: str, now: dt.datetime
+) -> memories.Stored:
     """Store what was observed and close the batch, in one transaction.
 
     Raises:
         LostRace: the lease ran out and another process has the batch, or finished it.
     """
     with db.transaction() as conn:
-        done = conn.execute(SQL["ingest.finish_batch"], {"owner": db.owner_id, "batch": claimed.id, "lease": claimed.lease,
-                                                         "author": author, "observations": len(observations), "now": now})
+        done = conn.execute(
+            SQL["ingest.finish_batch"],
+            {
+                "owner": db.owner_id,
+                "batch": claimed.id,
+                "lease": claimed.lease,
+                "author": author,
+                "observations": len(observations),
+                "now": now,
+            },
+        )
         if done.rowcount != 1:
             raise LostRace
         stored = memories.store(conn, db.owner_id, observations, author, claimed.session_id, now)
@@ -233,14 +293,26 @@ def finish(db: Database, claimed: Claimed, observations: Sequence[Observation], 
 def release(db: Database, claimed: Claimed, error: str, not_before: dt.datetime, *, burnt: bool) -> None:
     """Give a batch back, to be tried again; an attempt that says nothing about the batch is not counted (`burnt` False)."""
     with db.transaction() as conn:
-        conn.execute(SQL["ingest.release_batch"], {"owner": db.owner_id, "batch": claimed.id, "lease": claimed.lease,
-                                                   "error": error[:500], "not_before": not_before, "give_back": 0 if burnt else 1})
+        conn.execute(
+            SQL["ingest.release_batch"],
+            {
+                "owner": db.owner_id,
+                "batch": claimed.id,
+                "lease": claimed.lease,
+                "error": error[:500],
+                "not_before": not_before,
+                "give_back": 0 if burnt else 1,
+            },
+        )
 
 
 def set_batch_aside(db: Database, claimed: Claimed, error: str) -> None:
     """Take a batch out of the queue, with its lines and the last error, until somebody retries it."""
     with db.transaction() as conn:
-        conn.execute(SQL["ingest.set_batch_aside"], {"owner": db.owner_id, "batch": claimed.id, "lease": claimed.lease, "error": error[:500]})
+        conn.execute(
+            SQL["ingest.set_batch_aside"],
+            {"owner": db.owner_id, "batch": claimed.id, "lease": claimed.lease, "error": error[:500]},
+        )
 
 
 def split(db: Database, claimed: Claimed, at: int, error: str, now: dt.datetime) -> None:
@@ -254,13 +326,24 @@ def split(db: Database, claimed: Claimed, at: int, error: str, now: dt.datetime)
     questions = [line.uuid for line in own[:at] if line.kind == "prompt"]
     question = None if second[0].kind == "prompt" else questions[-1] if questions else claimed.question
     with db.transaction() as conn:
-        kept = conn.execute(SQL["ingest.shrink_batch"], {
-            "owner": db.owner_id, "batch": claimed.id, "lease": claimed.lease, "lines": len(first),
-            "bytes": sum(min(line.bytes, LINE_CAP) for line in first), "now": now, "error": error[:500]})
+        kept = conn.execute(
+            SQL["ingest.shrink_batch"],
+            {
+                "owner": db.owner_id,
+                "batch": claimed.id,
+                "lease": claimed.lease,
+                "lines": len(first),
+                "bytes": sum(min(line.bytes, LINE_CAP) for line in first),
+                "now": now,
+                "error": error[:500],
+            },
+        )
         if kept.rowcount != 1:
             raise LostRace
         moved = [(line.uuid, min(line.bytes, LINE_CAP)) for line in second]
-        _new_batch(conn, db.owner_id, claimed.session_id, moved, question, "split", now, from_batch=claimed.id)
+        _new_batch(
+            conn, db.owner_id, claimed.session_id, moved, question, "split", now, from_batch=claimed.id
+        )
 
 
 def next_due(db: Database) -> dt.datetime | None:
@@ -270,24 +353,54 @@ def next_due(db: Database) -> dt.datetime | None:
     return row["due"] if row else None
 
 
-def _new_batch(conn: Connection, owner: uuid.UUID, session: uuid.UUID, lines: Sequence[tuple[uuid.UUID, int]],
-               question: uuid.UUID | None, closed_by: str, now: dt.datetime, *, from_batch: uuid.UUID | None) -> None:
+def _new_batch(
+    conn: Connection,
+    owner: uuid.UUID,
+    session: uuid.UUID,
+    lines: Sequence[tuple[uuid.UUID, int]],
+    question: uuid.UUID | None,
+    closed_by: str,
+    now: dt.datetime,
+    *,
+    from_batch: uuid.UUID | None,
+) -> None:
     batch = uuid7()
-    conn.execute(SQL["ingest.new_batch"], {
-        "owner": owner, "id": batch, "session": session, "closed_by": closed_by, "lines": len(lines),
-        "bytes": sum(size for _, size in lines), "question": question, "now": now})
+    conn.execute(
+        SQL["ingest.new_batch"],
+        {
+            "owner": owner,
+            "id": batch,
+            "session": session,
+            "closed_by": closed_by,
+            "lines": len(lines),
+            "bytes": sum(size for _, size in lines),
+            "question": question,
+            "now": now,
+        },
+    )
     uuids = [line for line, _ in lines]
-    filled = conn.execute(SQL["ingest.fill_batch"], {"owner": owner, "batch": batch, "uuids": uuids, "from_batch": from_batch})
+    filled = conn.execute(
+        SQL["ingest.fill_batch"], {"owner": owner, "batch": batch, "uuids": uuids, "from_batch": from_batch}
+    )
     if filled.rowcount != len(uuids):
         raise LostRace
 
 
 def _moved(before: Cursor, after: Cursor) -> Row:
     return {
-        "id": before.id, "old_generation": before.generation, "old_offset": before.offset,
-        "generation": after.generation, "offset": after.offset, "head": after.head, "head_length": after.head_length,
-        "marker": after.marker, "marker_length": after.marker_length, "size": after.size, "inode": after.inode,
-        "modified_ns": after.modified_ns, "foreign_session": after.foreign_session,
+        "id": before.id,
+        "old_generation": before.generation,
+        "old_offset": before.offset,
+        "generation": after.generation,
+        "offset": after.offset,
+        "head": after.head,
+        "head_length": after.head_length,
+        "marker": after.marker,
+        "marker_length": after.marker_length,
+        "size": after.size,
+        "inode": after.inode,
+        "modified_ns": after.modified_ns,
+        "foreign_session": after.foreign_session,
     }
 
 

@@ -15,7 +15,9 @@ HOLD = dt.timedelta(seconds=120)
 """How long a lease lasts without being renewed."""
 
 
-def acquire(db: Database, name: str, holder: uuid.UUID, described: str, now: dt.datetime, *, host: str = "") -> None:
+def acquire(
+    db: Database, name: str, holder: uuid.UUID, described: str, now: dt.datetime, *, host: str = ""
+) -> None:
     """Take or renew a lease.
 
     Args:
@@ -26,8 +28,15 @@ def acquire(db: Database, name: str, holder: uuid.UUID, described: str, now: dt.
         AlreadyRunning: somebody else holds it; says who and until when.
     """
     with db.transaction() as conn:
-        args = {"owner": db.owner_id, "name": name, "holder": holder, "described": described, "now": now,
-                "expires": now + HOLD, "same_host": f"{host} " if host else "\x7f"}
+        args = {
+            "owner": db.owner_id,
+            "name": name,
+            "holder": holder,
+            "described": described,
+            "now": now,
+            "expires": now + HOLD,
+            "same_host": f"{host} " if host else "\x7f",
+        }
         if conn.execute(SQL["lease.acquire"], args).rowcount:
             return
         row = conn.execute(SQL["lease.holder"], args).fetchone()

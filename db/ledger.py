@@ -9,7 +9,14 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from cems.errors import LlmPaused, ProviderError, ProviderMisconfigured, ProviderUnavailable, QuotaExhausted, RateLimited
+from cems.errors import (
+    LlmPaused,
+    ProviderError,
+    ProviderMisconfigured,
+    ProviderUnavailable,
+    QuotaExhausted,
+    RateLimited,
+)
 from cems.ids import uuid7
 from cems.models import Usage
 from db.connect import Database, Row
@@ -35,16 +42,39 @@ class Caps:
     tokens: int
 
 
-def record(db: Database, *, purpose: str, model: str, started_at: dt.datetime, seconds: float, usage: Usage | None,
-           cost_usd: float | None, error: ProviderError | None, batch: uuid.UUID | None = None) -> dt.datetime | None:
+def record(
+    db: Database,
+    *,
+    purpose: str,
+    model: str,
+    started_at: dt.datetime,
+    seconds: float,
+    usage: Usage | None,
+    cost_usd: float | None,
+    error: ProviderError | None,
+    batch: uuid.UUID | None = None,
+) -> dt.datetime | None:
     """Write a call down; returns until when its purpose waits, or None."""
     with db.transaction() as conn:
         latest = conn.execute(SQL["ledger.latest"], {"owner": db.owner_id, "purpose": purpose}).fetchall()
         outcome, resume_at = _judge(error, latest, started_at + dt.timedelta(seconds=seconds), batch)
-        conn.execute(SQL["ledger.record"], {
-            "owner": db.owner_id, "id": uuid7(), "purpose": purpose, "model": model, "started_at": started_at,
-            "milliseconds": round(seconds * 1000), **dataclasses.asdict(usage or Usage()), "cost_usd": cost_usd,
-            "outcome": outcome, "error": str(error)[:500] if error else None, "resume_at": resume_at, "batch": batch})
+        conn.execute(
+            SQL["ledger.record"],
+            {
+                "owner": db.owner_id,
+                "id": uuid7(),
+                "purpose": purpose,
+                "model": model,
+                "started_at": started_at,
+                "milliseconds": round(seconds * 1000),
+                **dataclasses.asdict(usage or Usage()),
+                "cost_usd": cost_usd,
+                "outcome": outcome,
+                "error": str(error)[:500] if error else None,
+                "resume_at": resume_at,
+                "batch": batch,
+            },
+        )
     return resume_at
 
 
@@ -63,18 +93,34 @@ def check(db: Database, purpose: str, caps: Caps, now: dt.datetime) -> None:
     assert used is not None
     for name, limit in (("calls", caps.calls), ("tokens", caps.tokens)):
         if used[name] >= limit:
-            raise LlmPaused(purpose, f"today's cap of {limit:,} {name} is used", _midnight(now) + dt.timedelta(days=1))
+            raise LlmPaused(
+                purpose, f"today's cap of {limit:,} {name} is used", _midnight(now) + dt.timedelta(days=1)
+            )
 
 
 def today(db: Database, caps: Caps, now: dt.datetime) -> list[dict[str, Any]]:
     """For each purpose used today or paused: calls, failed, tokens, cost in USD, caps, and `waits_until` with `why`."""
     with db.transaction() as conn:
-        rows = conn.execute(SQL["ledger.by_purpose"], {"owner": db.owner_id, "since": _midnight(now)}).fetchall()
-        recent = conn.execute(SQL["ledger.purposes"], {"owner": db.owner_id, "since": now - dt.timedelta(days=3)}).fetchall()
+        rows = conn.execute(
+            SQL["ledger.by_purpose"], {"owner": db.owner_id, "since": _midnight(now)}
+        ).fetchall()
+        recent = conn.execute(
+            SQL["ledger.purposes"], {"owner": db.owner_id, "since": now - dt.timedelta(days=3)}
+        ).fetchall()
     found: dict[str, dict[str, Any]] = {row["purpose"]: dict(row) for row in rows}
     for row in recent:
-        found.setdefault(row["purpose"], {"purpose": row["purpose"], "calls": 0, "failed": 0, "input_tokens": 0,
-                                          "output_tokens": 0, "cost_usd": 0.0, "unpriced": 0})
+        found.setdefault(
+            row["purpose"],
+            {
+                "purpose": row["purpose"],
+                "calls": 0,
+                "failed": 0,
+                "input_tokens": 0,
+                "output_tokens": 0,
+                "cost_usd": 0.0,
+                "unpriced": 0,
+            },
+        )
     for purpose, row in found.items():
         row |= {"cap_calls": caps.calls, "cap_tokens": caps.tokens, "waits_until": None, "why": None}
         try:
@@ -84,13 +130,19 @@ def today(db: Database, caps: Caps, now: dt.datetime) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda r: str(r["purpose"]))
 
 
-def _judge(error: ProviderError | None, latest: Sequence[Row], now: dt.datetime, batch: uuid.UUID | None) -> tuple[str, dt.datetime | None]:
+def _judge(
+    error: ProviderError | None, latest: Sequence[Row], now: dt.datetime, batch: uuid.UUID | None
+) -> tuple[str, dt.datetime | None]:
     """(outcome, resume_at) of a call, given the calls before it, newest first."""
     if error is None:
         return "ok", None
     outcome = error.outcome
     if isinstance(error, RateLimited):
-        asked = dt.timedelta(seconds=error.retry_after) if error.retry_after is not None else dt.timedelta(seconds=60)
+        asked = (
+            dt.timedelta(seconds=error.retry_after)
+            if error.retry_after is not None
+            else dt.timedelta(seconds=60)
+        )
         return outcome, now + min(asked, LONGEST_ASKED)
     if isinstance(error, QuotaExhausted | ProviderMisconfigured):
         return outcome, now + _after(LONG_PAUSES, _run(latest, (outcome,)))

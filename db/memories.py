@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import hashlib
+import os
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -19,6 +20,9 @@ from cems.terms import terms
 from cems.text import normalise
 from db.connect import Connection, Database, Row
 from db.queries import SQL
+
+SHORT_ID = 13
+"""Characters of an id shown to people, at least."""
 
 
 @dataclasses.dataclass
@@ -40,7 +44,14 @@ def content_hash(kind: str, title: str, body: str) -> bytes:
     return hashlib.blake2b(f"{kind}\n{text}".encode("utf-8", "replace"), digest_size=16).digest()
 
 
-def store(conn: Connection, owner: uuid.UUID, observations: Sequence[Observation], author: str, session: uuid.UUID | None, now: dt.datetime) -> Stored:
+def store(
+    conn: Connection,
+    owner: uuid.UUID,
+    observations: Sequence[Observation],
+    author: str,
+    session: uuid.UUID | None,
+    now: dt.datetime,
+) -> Stored:
     """Store observations with their sources, inside the caller's transaction."""
     stored = Stored()
     for seen in observations:
@@ -49,18 +60,41 @@ def store(conn: Connection, owner: uuid.UUID, observations: Sequence[Observation
     return stored
 
 
-def _store_one(conn: Connection, owner: uuid.UUID, seen: Observation, project: uuid.UUID | None, author: str,
-               session: uuid.UUID | None, now: dt.datetime, stored: Stored) -> None:
+def _store_one(
+    conn: Connection,
+    owner: uuid.UUID,
+    seen: Observation,
+    project: uuid.UUID | None,
+    author: str,
+    session: uuid.UUID | None,
+    now: dt.datetime,
+    stored: Stored,
+) -> None:
     digest = content_hash(seen.kind, seen.title, seen.body)
     if conn.execute(SQL["memory.is_forgotten"], {"owner": owner, "content_hash": digest}).fetchone():
         stored.forgotten += 1
         return
-    row = conn.execute(SQL["memory.store"], {
-        "owner": owner, "id": uuid7(), "layer": "observation", "kind": seen.kind, "project": project,
-        "title": seen.title, "body": seen.body, "terms": terms(seen.title, seen.body, *seen.files),
-        "concepts": list(seen.concepts), "files": list(seen.files), "confidence": seen.confidence,
-        "origin": seen.origin, "author": author, "content_hash": digest, "occurred_at": seen.occurred_at, "now": now,
-    }).fetchone()
+    row = conn.execute(
+        SQL["memory.store"],
+        {
+            "owner": owner,
+            "id": uuid7(),
+            "layer": "observation",
+            "kind": seen.kind,
+            "project": project,
+            "title": seen.title,
+            "body": seen.body,
+            "terms": terms(seen.title, seen.body, *seen.files),
+            "concepts": list(seen.concepts),
+            "files": list(seen.files),
+            "confidence": seen.confidence,
+            "origin": seen.origin if seen.evidence else "user",
+            "author": author,
+            "content_hash": digest,
+            "occurred_at": seen.occurred_at,
+            "now": now,
+        },
+    ).fetchone()
     assert row is not None
     stored.ids.append(row["id"])
     added = sum(_add_source(conn, owner, row["id"], e, session, seen.occurred_at, now) for e in seen.evidence)
@@ -68,14 +102,41 @@ def _store_one(conn: Connection, owner: uuid.UUID, seen: Observation, project: u
         stored.new[seen.kind] = stored.new.get(seen.kind, 0) + 1
     elif added or not seen.evidence:
         stored.seen_again += 1
-        conn.execute(SQL["memory.seen_again"], {"owner": owner, "id": row["id"], "now": now,
-                                                "files": list(seen.files), "concepts": list(seen.concepts)})
+        conn.execute(
+            SQL["memory.seen_again"],
+            {
+                "owner": owner,
+                "id": row["id"],
+                "now": now,
+                "files": list(seen.files),
+                "concepts": list(seen.concepts),
+            },
+        )
 
 
-def _add_source(conn: Connection, owner: uuid.UUID, memory: uuid.UUID, evidence: Evidence, session: uuid.UUID | None, at: dt.datetime, now: dt.datetime) -> int:
-    return conn.execute(SQL["memory.add_source"], {
-        "owner": owner, "id": uuid7(), "memory": memory, "line": evidence.line, "session": session,
-        "quote": evidence.quote, "origin": evidence.origin, "at": at, "now": now}).rowcount
+def _add_source(
+    conn: Connection,
+    owner: uuid.UUID,
+    memory: uuid.UUID,
+    evidence: Evidence,
+    session: uuid.UUID | None,
+    at: dt.datetime,
+    now: dt.datetime,
+) -> int:
+    return conn.execute(
+        SQL["memory.add_source"],
+        {
+            "owner": owner,
+            "id": uuid7(),
+            "memory": memory,
+            "line": evidence.line,
+            "session": session,
+            "quote": evidence.quote,
+            "origin": evidence.origin,
+            "at": at,
+            "now": now,
+        },
+    ).rowcount
 
 
 def add_by_hand(db: Database, entries: Sequence[HandWritten], now: dt.datetime) -> Stored:
@@ -84,9 +145,28 @@ def add_by_hand(db: Database, entries: Sequence[HandWritten], now: dt.datetime) 
     with db.transaction() as conn:
         for entry in entries:
             if entry.project is not None:
-                conn.execute(SQL["memory.ensure_project"], {"owner": db.owner_id, "id": entry.project.id, "now": now,
-                             "identity": entry.project.identity, "name": entry.project.name, "root": entry.project.root})
-            seen = Observation(entry.kind, entry.title, entry.body, entry.concepts, entry.files, 1.0, (), now, uuid.UUID(int=0))
+                conn.execute(
+                    SQL["memory.ensure_project"],
+                    {
+                        "owner": db.owner_id,
+                        "id": entry.project.id,
+                        "now": now,
+                        "identity": entry.project.identity,
+                        "name": entry.project.name,
+                        "root": entry.project.root,
+                    },
+                )
+            seen = Observation(
+                entry.kind,
+                entry.title,
+                entry.body,
+                entry.concepts,
+                entry.files,
+                1.0,
+                (),
+                now,
+                uuid.UUID(int=0),
+            )
             project = entry.project.id if entry.project else None
             _store_one(conn, db.owner_id, seen, project, "hand", None, now, stored)
     return stored
@@ -125,7 +205,9 @@ class Filter:
 def list_memories(db: Database, wanted: Filter) -> list[Memory]:
     """Memories, newest first."""
     with db.transaction() as conn:
-        rows = conn.execute(SQL["memory.list"], {"owner": db.owner_id, **dataclasses.asdict(wanted)}).fetchall()
+        rows = conn.execute(
+            SQL["memory.list"], {"owner": db.owner_id, **dataclasses.asdict(wanted)}
+        ).fetchall()
     return [memory_of(row) for row in rows]
 
 
@@ -172,8 +254,16 @@ def forget(db: Database, memory: uuid.UUID, now: dt.datetime) -> None:
         row = conn.execute(SQL["memory.forget"], {"owner": db.owner_id, "id": memory, "now": now}).fetchone()
         if row is None:
             raise NotFound(f"there is no memory {memory}")
-        conn.execute(SQL["memory.add_tombstone"], {"owner": db.owner_id, "id": memory, "now": now,
-                                                   "content_hash": row["content_hash"], "project": row["project_id"]})
+        conn.execute(
+            SQL["memory.add_tombstone"],
+            {
+                "owner": db.owner_id,
+                "id": memory,
+                "now": now,
+                "content_hash": row["content_hash"],
+                "project": row["project_id"],
+            },
+        )
 
 
 def restore(db: Database, memory: uuid.UUID, now: dt.datetime) -> None:
@@ -182,7 +272,9 @@ def restore(db: Database, memory: uuid.UUID, now: dt.datetime) -> None:
         row = conn.execute(SQL["memory.restore"], {"owner": db.owner_id, "id": memory, "now": now}).fetchone()
         if row is None:
             raise NotFound(f"there is no memory {memory}")
-        conn.execute(SQL["memory.drop_tombstone"], {"owner": db.owner_id, "content_hash": row["content_hash"]})
+        conn.execute(
+            SQL["memory.drop_tombstone"], {"owner": db.owner_id, "content_hash": row["content_hash"]}
+        )
 
 
 def erase(db: Database, memory: uuid.UUID, now: dt.datetime) -> None:
@@ -204,8 +296,41 @@ def find_project(db: Database, wanted: str) -> list[uuid.UUID]:
     with db.transaction() as conn:
         rows = conn.execute(SQL["memory.find_projects"], {"owner": db.owner_id, "wanted": wanted}).fetchall()
     if not rows:
-        raise NotFound(f"no project is called {wanted!r}", hint="`cems status` lists the projects; a folder's path works too")
+        raise NotFound(
+            f"no project is called {wanted!r}",
+            hint="`cems status` lists the projects; a folder's path works too",
+        )
     if len({r["identity"] for r in rows}) > 1:
         several = ", ".join(r["identity"] for r in rows)
-        raise UsageError(f"several projects are called {wanted!r}: {several}", hint="name one by its identity")
+        raise UsageError(
+            f"several projects are called {wanted!r}: {several}", hint="name one by its identity"
+        )
     return [r["id"] for r in rows]
+
+
+def projects(db: Database) -> list[Row]:
+    """Every project with how many memories it has: id, identity, name, root, memories."""
+    with db.transaction() as conn:
+        return conn.execute(SQL["memory.projects"], {"owner": db.owner_id}).fetchall()
+
+
+def short_ids(db: Database, wanted: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
+    """For each id its shortest beginning that no other memory shares, for people to type; all of one length. Ids made in
+    the same millisecond share their first thirteen characters."""
+    with db.transaction() as conn:
+        rows = conn.execute(SQL["memory.neighbours"], {"owner": db.owner_id, "ids": list(wanted)}).fetchall()
+    length = SHORT_ID
+    for row in rows:
+        for other in (row["before"], row["after"]):
+            if other is not None:
+                length = max(length, len(os.path.commonprefix([str(row["id"]), str(other)])) + 1)
+    return {i: str(i)[:length] for i in wanted}
+
+
+def belongings(db: Database, memory: uuid.UUID) -> Row:
+    """What an erasure would delete with a memory: vectors, sources, lines whose text goes, and how many other memories quote
+    those lines."""
+    with db.transaction() as conn:
+        row = conn.execute(SQL["memory.belongings"], {"owner": db.owner_id, "id": memory}).fetchone()
+    assert row is not None
+    return row

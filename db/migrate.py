@@ -83,16 +83,23 @@ def migrate(conn: Connection, target: int | None = None) -> list[Migration]:
         if target is not None and migration.version > target:
             break
         with conn.transaction():
-            conn.execute("select set_config('role', 'cems_owner', true), set_config('search_path', 'cems, public', true)")
+            conn.execute(
+                "select set_config('role', 'cems_owner', true), set_config('search_path', 'cems, public', true)"
+            )
             # One migrating process at a time; a second one finds the work done.
-            conn.execute("create table if not exists schema_migration (version integer primary key, name text not null,"
-                         " applied_at timestamptz not null default now())")
+            conn.execute(
+                "create table if not exists schema_migration (version integer primary key, name text not null,"
+                " applied_at timestamptz not null default now())"
+            )
             conn.execute("grant select on schema_migration to cems_writer, cems_reader")
             conn.execute("lock table schema_migration in access exclusive mode")
             if current_version(conn) >= migration.version:
                 continue
             conn.execute(migration.sql)
-            conn.execute("insert into schema_migration (version, name) values (%s, %s)", (migration.version, migration.name))
+            conn.execute(
+                "insert into schema_migration (version, name) values (%s, %s)",
+                (migration.version, migration.name),
+            )
             applied.append(migration)
     return applied
 

@@ -26,7 +26,9 @@ class Cut(NamedTuple):
     question: uuid.UUID | None
 
 
-def close_due(db: Database, now: dt.datetime, *, batch_size: int, idle: dt.timedelta, once: bool = False) -> int:
+def close_due(
+    db: Database, now: dt.datetime, *, batch_size: int, idle: dt.timedelta, once: bool = False
+) -> int:
     """Close every batch that is due; returns how many.
 
     Args:
@@ -81,6 +83,8 @@ def cut(lines: Sequence[Row], question: uuid.UUID | None, batch_size: int, flush
             if len(current) == 1:
                 shown = None
         elif line["kind"] == "boundary":
+            if line["boundary"] != "compaction":
+                asked = None  # what follows a clear answers nothing that was asked before it
             close(_REASONS.get(line["boundary"], "end"))
     if flush:
         close(flush)

@@ -68,8 +68,16 @@ class _Seen:
 class Capture:
     """Lands what is new in the transcripts below some roots."""
 
-    def __init__(self, db: Database, machine: uuid.UUID, transcript_roots: list[Path], redactor: Redactor, clock: Clock,
-                 *, excluded: Callable[[str], bool] = lambda _cwd: False) -> None:
+    def __init__(
+        self,
+        db: Database,
+        machine: uuid.UUID,
+        transcript_roots: list[Path],
+        redactor: Redactor,
+        clock: Clock,
+        *,
+        excluded: Callable[[str], bool] = lambda _cwd: False,
+    ) -> None:
         self.report = Report()
         self._db = db
         self._machine = machine
@@ -81,8 +89,13 @@ class Capture:
         self._states: collections.OrderedDict[str, Lines] = collections.OrderedDict()
         self._complained: set[str] = set()
 
-    def run_pass(self, *, once: bool = False, stop: threading.Event | None = None,
-                 progress: Callable[[int], None] = lambda _bytes: None) -> int:
+    def run_pass(
+        self,
+        *,
+        once: bool = False,
+        stop: threading.Event | None = None,
+        progress: Callable[[int], None] = lambda _bytes: None,
+    ) -> int:
         """One look at every transcript; returns how many lines landed.
 
         Args:
@@ -94,7 +107,10 @@ class Capture:
             psycopg.OperationalError and the like (see db.connect.OUTAGES): nothing is lost, run again.
         """
         if self._seen is None:
-            self._seen = {path: _Seen(c, c.size, c.modified_ns, c.inode) for path, c in ingest.cursors(self._db, self._machine).items()}
+            self._seen = {
+                path: _Seen(c, c.size, c.modified_ns, c.inode)
+                for path, c in ingest.cursors(self._db, self._machine).items()
+            }
         before = self.report.lines_landed
         present = 0
         for root in self._roots:
@@ -144,7 +160,9 @@ class Capture:
         else:
             self._complained.discard(found.path)
 
-    def _read(self, file: TranscriptFile, found: Found, seen: _Seen, once: bool, progress: Callable[[int], None]) -> None:
+    def _read(
+        self, file: TranscriptFile, found: Found, seen: _Seen, once: bool, progress: Callable[[int], None]
+    ) -> None:
         start, generation = seen.cursor.offset, seen.cursor.generation
         if not file.still_valid(seen.cursor):
             log.info("transcript was rewritten; reading it again", transcript=str(seen.cursor.id))
@@ -192,7 +210,9 @@ class Capture:
         if skipped is not None:
             self._commit(found, seen, landing, skipped, lines)
 
-    def _commit(self, found: Found, seen: _Seen, landing: Landing, skipped: collections.Counter[str], lines: Lines) -> None:
+    def _commit(
+        self, found: Found, seen: _Seen, landing: Landing, skipped: collections.Counter[str], lines: Lines
+    ) -> None:
         landing.after = dataclasses.replace(
             landing.after,
             size=found.size,
@@ -205,7 +225,10 @@ class Capture:
         copies = landing.row_count - landed
         if copies:
             skipped["copy"] += copies
-            landing.after = dataclasses.replace(landing.after, skipped=dict(collections.Counter(landing.after.skipped) + collections.Counter(copy=copies)))
+            landing.after = dataclasses.replace(
+                landing.after,
+                skipped=dict(collections.Counter(landing.after.skipped) + collections.Counter(copy=copies)),
+            )
         seen.cursor = landing.after
         self.report.lines_landed += landed
         self.report.lines_skipped.update(skipped)
@@ -216,10 +239,26 @@ class Capture:
     def _lines(self, found: Found, cursor: Cursor) -> Lines:
         lines = self._states.get(found.path)
         if lines is None:
-            session = Session(found.session or self._parent_of(found.path), found.agent, str(Path(found.path).parent), self._machine)
-            foreign = True if cursor.foreign_session else None if cursor.offset == 0 or cursor.landed == 0 else False
-            lines = Lines(session, self._redactor, self._projects, foreign=foreign,
-                          recalled=lambda: ingest.recent_calls(self._db, cursor.id))
+            session = Session(
+                found.session or self._parent_of(found.path),
+                found.agent,
+                str(Path(found.path).parent),
+                self._machine,
+            )
+            foreign = (
+                True
+                if cursor.foreign_session
+                else None
+                if cursor.offset == 0 or cursor.landed == 0
+                else False
+            )
+            lines = Lines(
+                session,
+                self._redactor,
+                self._projects,
+                foreign=foreign,
+                recalled=lambda: ingest.recent_calls(self._db, cursor.id),
+            )
             self._states[found.path] = lines
             if len(self._states) > _STATES:
                 self._states.popitem(last=False)
@@ -228,8 +267,15 @@ class Capture:
         return lines
 
     def _new_cursor(self, found: Found) -> Cursor:
-        session = Session(found.session or self._parent_of(found.path), found.agent, str(Path(found.path).parent), self._machine)
-        return Cursor(derived("transcript", str(self._machine), found.path), self._machine, found.path, session.id)
+        session = Session(
+            found.session or self._parent_of(found.path),
+            found.agent,
+            str(Path(found.path).parent),
+            self._machine,
+        )
+        return Cursor(
+            derived("transcript", str(self._machine), found.path), self._machine, found.path, session.id
+        )
 
     def _parent_of(self, path: str) -> str:
         """The parent session's name of an old subagent file, which only its records name."""

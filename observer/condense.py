@@ -57,7 +57,9 @@ class Condenser:
     knows which tool it answers and what a secret file held is dropped; `recalled` is asked once for calls which
     landed before this process began."""
 
-    def __init__(self, redactor: Redactor, *, agent: bool, recalled: Callable[[], list[ToolUse]] = list) -> None:
+    def __init__(
+        self, redactor: Redactor, *, agent: bool, recalled: Callable[[], list[ToolUse]] = list
+    ) -> None:
         self._redact = redactor.redact
         self._agent = agent
         self._recalled: Callable[[], list[ToolUse]] | None = recalled
@@ -129,12 +131,19 @@ class Condenser:
 
     def _attachment(self, record: Record) -> Row | str:
         attached = record.attachment
-        if attached is None or attached.type != "queued_command" or attached.commandMode not in (None, "prompt"):
+        if (
+            attached is None
+            or attached.type != "queued_command"
+            or attached.commandMode not in (None, "prompt")
+        ):
             return "attachment"
         if attached.origin and attached.origin.kind not in (None, "human"):
             return "notification"
         prompt = attached.prompt or ""
-        return self._prompt(record, [prompt] if isinstance(prompt, str) else [b.text or "" for b in prompt if b.type == "text"])
+        return self._prompt(
+            record,
+            [prompt] if isinstance(prompt, str) else [b.text or "" for b in prompt if b.type == "text"],
+        )
 
     # ---- by what it turned out to be
 

@@ -13,7 +13,9 @@ from cems.models import QUOTE_LIMIT, Evidence, Line
 MIN_QUOTE = 8
 """Characters; shorter quotes prove nothing."""
 _SPACE = re.compile(r"\s+")
-_LOOKALIKES = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "…": "...", "\u00a0": " "})
+_LOOKALIKES = str.maketrans(
+    {"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "…": "...", "\u00a0": " "}
+)
 
 
 def shown(line: Line) -> str:

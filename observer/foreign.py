@@ -6,7 +6,9 @@ from __future__ import annotations
 import re
 
 _SDK = {"sdk-py", "sdk-ts", "sdk-cli", "sdk"}
-_TOOL_PLACES = re.compile(r"/\.(?:claude-mem|cems|claude/plugins|codex-mem|mem0|memsearch)(?:/|$)|/cems/(?:postgres|work)(?:/|$)")
+_TOOL_PLACES = re.compile(
+    r"/\.(?:claude-mem|cems|claude/plugins|codex-mem|mem0|memsearch)(?:/|$)|/cems/(?:postgres|work)(?:/|$)"
+)
 # A machine's own prompt: it names a role or a job and hands over somebody else's conversation.
 _JOB = re.compile(
     r"\A\s*(?:you are (?:a|an|the) [\w -]{0,40}(?:summari[sz]er|observer|memory|title generator|extractor|classifier|judge|archivist)\b"
@@ -16,7 +18,9 @@ _JOB = re.compile(
     r"|<(?:transcript|conversation|session_transcript|observed_from_primary_session)>)",
     re.I,
 )
-_HANDED_OVER = re.compile(r"<(?:transcript|conversation|session_transcript|session|observed_from_primary_session)>", re.I)
+_HANDED_OVER = re.compile(
+    r"<(?:transcript|conversation|session_transcript|session|observed_from_primary_session)>", re.I
+)
 
 
 def is_foreign(entrypoint: str | None, cwd: str | None, first_prompt: str) -> bool:

@@ -43,7 +43,11 @@ class Projects:
         if (found := self._known.get(key)) is None:
             if len(self._known) >= _PROJECT_CACHE:
                 self._known.clear()
-            found = project.resolve(cwd, self._machine, session_root) if cwd else Project(f"unknown:{self._machine}", "unknown", "")
+            found = (
+                project.resolve(cwd, self._machine, session_root)
+                if cwd
+                else Project(f"unknown:{self._machine}", "unknown", "")
+            )
             self._known[key] = found
         return found
 
@@ -84,8 +88,15 @@ class Session:
 class Lines:
     """One transcript's lines in order, chunk by chunk; keeps what a later chunk needs of an earlier one."""
 
-    def __init__(self, session: Session, redactor: Redactor, projects: Projects, *, foreign: bool | None,
-                 recalled: Callable[[], list[ToolUse]]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        redactor: Redactor,
+        projects: Projects,
+        *,
+        foreign: bool | None,
+        recalled: Callable[[], list[ToolUse]],
+    ) -> None:
         self.session = session
         self.foreign = foreign
         """Whether another tool's session; None until its first prompt."""
@@ -139,7 +150,9 @@ class Lines:
         landing.cleared = sorted(cleared)
         return skipped
 
-    def take_tail(self, tail: bytes, offset: int, landing: Landing, now: dt.datetime) -> collections.Counter[str] | None:
+    def take_tail(
+        self, tail: bytes, offset: int, landing: Landing, now: dt.datetime
+    ) -> collections.Counter[str] | None:
         """The same for a last line without a newline; None unless it is one whole record, which nothing can continue."""
         return self.take(tail + b"\n", offset, landing, now) if decode_whole(tail) else None
 
@@ -214,7 +227,9 @@ class Lines:
 
     def _aside(self, raw: bytes, offset: int, size: int, reason: str) -> SetAside:
         excerpt = self._redactor.redact(raw[: EXCERPT_LIMIT * 2].decode("utf-8", "replace"))
-        return SetAside(offset, size, hashlib.blake2b(raw, digest_size=16).digest(), reason, excerpt[:EXCERPT_LIMIT])
+        return SetAside(
+            offset, size, hashlib.blake2b(raw, digest_size=16).digest(), reason, excerpt[:EXCERPT_LIMIT]
+        )
 
 
 def _physical(data: bytes) -> Iterator[tuple[bytes, int]]:

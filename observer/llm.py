@@ -10,7 +10,17 @@ from typing import Annotated, Any
 import msgspec
 
 from cems.errors import BadAnswer
-from cems.models import BODY_LIMIT, LIST_LIMIT, TITLE_LIMIT, Evidence, Kind, Line, Observation, Usage, least_trusted
+from cems.models import (
+    BODY_LIMIT,
+    LIST_LIMIT,
+    TITLE_LIMIT,
+    Evidence,
+    Kind,
+    Line,
+    Observation,
+    Usage,
+    least_trusted,
+)
 from cems.providers import GenerateRequest, TextGenerator
 from cems.text import one_line, sanitise, shorten
 from observer import prompt
@@ -66,13 +76,22 @@ class LlmExtractor:
         text, numbers = prompt.render(turns, context.concepts)
         self.usage = None
         reply = self._generator.generate(
-            GenerateRequest(PURPOSE, prompt.SYSTEM, text, prompt.schema(context.concepts), self.output_tokens, self._timeout)
+            GenerateRequest(
+                PURPOSE,
+                prompt.SYSTEM,
+                text,
+                prompt.schema(context.concepts),
+                self.output_tokens,
+                self._timeout,
+            )
         )
         self.usage = reply.usage
         return checked(reply.data, turns, numbers, context)
 
 
-def checked(data: Mapping[str, Any], turns: Sequence[Turn], numbers: Mapping[int, uuid.UUID], context: Context) -> Extracted:
+def checked(
+    data: Mapping[str, Any], turns: Sequence[Turn], numbers: Mapping[int, uuid.UUID], context: Context
+) -> Extracted:
     """The usable observations of an answer.
 
     Raises:
@@ -96,8 +115,13 @@ def checked(data: Mapping[str, Any], turns: Sequence[Turn], numbers: Mapping[int
     return Extracted(tuple(kept), tuple(refused))
 
 
-def _one(given: _Observation, lines: Mapping[uuid.UUID, Line], numbers: Mapping[int, uuid.UUID], context: Context,
-         turns: Sequence[Turn]) -> Observation | str:
+def _one(
+    given: _Observation,
+    lines: Mapping[uuid.UUID, Line],
+    numbers: Mapping[int, uuid.UUID],
+    context: Context,
+    turns: Sequence[Turn],
+) -> Observation | str:
     """A checked observation, or why it is refused."""
     evidence: dict[uuid.UUID, Evidence] = {}
     for claim in given.evidence[:6]:

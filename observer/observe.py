@@ -45,8 +45,18 @@ class Report:
 class Observing:
     """Observes batches with one extractor. Not for several threads at once."""
 
-    def __init__(self, db: Database, extractor: Extractor, concepts: Sequence[str], clock: Clock, *, attempts: int = 5,
-                 caps: Caps, lease_time: dt.timedelta = dt.timedelta(minutes=5), retry_delays: Sequence[float] = RETRY_DELAYS) -> None:
+    def __init__(
+        self,
+        db: Database,
+        extractor: Extractor,
+        concepts: Sequence[str],
+        clock: Clock,
+        *,
+        attempts: int = 5,
+        caps: Caps,
+        lease_time: dt.timedelta = dt.timedelta(minutes=5),
+        retry_delays: Sequence[float] = RETRY_DELAYS,
+    ) -> None:
         self.report = Report()
         self._db = db
         self._extractor = extractor
@@ -91,7 +101,9 @@ class Observing:
             log.warning("provider failed; batches wait", reason=str(error), until=str(waits))
             ingest.release(self._db, claimed, str(error), self._clock.now(), burnt=False)
 
-    def _extract(self, claimed: Claimed, turns: Sequence[Turn]) -> tuple[Extracted | None, ProviderError | None, dt.datetime | None]:
+    def _extract(
+        self, claimed: Claimed, turns: Sequence[Turn]
+    ) -> tuple[Extracted | None, ProviderError | None, dt.datetime | None]:
         """What was extracted, or the error and until when calls wait because of it; every call goes into the ledger."""
         extractor = self._extractor
         if not isinstance(extractor, LlmExtractor):
@@ -157,5 +169,9 @@ def _middle(claimed: Claimed, turns: Sequence[Turn]) -> int | None:
         first = next((line for line in turns[len(turns) // 2].lines if line.uuid in index), None)
         at = index[first.uuid] if first else 0
         return at or None
-    steps = [i for i, line in enumerate(own) if i and line.kind in ("call", "answer") and own[i - 1].kind == "result"]
+    steps = [
+        i
+        for i, line in enumerate(own)
+        if i and line.kind in ("call", "answer") and own[i - 1].kind == "result"
+    ]
     return min(steps, key=lambda i: abs(i - len(own) // 2)) if len(steps) > 2 else None

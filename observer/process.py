@@ -39,8 +39,16 @@ class Process:
     """One observer for a machine and home. The caller holds the home's file lock; the lease row keeps a second observer
     out where a file lock does not reach."""
 
-    def __init__(self, db: Database, settings: Settings, capture: Capture, observing: Observing,
-                 embedding: Embedding | None, watcher: Watcher | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        db: Database,
+        settings: Settings,
+        capture: Capture,
+        observing: Observing,
+        embedding: Embedding | None,
+        watcher: Watcher | None,
+        clock: Clock,
+    ) -> None:
         self._db = db
         self._settings = settings
         self._capture = capture
@@ -95,13 +103,17 @@ class Process:
             AlreadyRunning: another observer holds the lease.
             the errors of OUTAGES: the database went away; nothing is lost, run again.
         """
+
         def landed(count: int) -> None:
             self._hold_lease()
             progress(count)
 
         self._hold_lease()
         try:
-            while self._capture.run_pass(once=True, stop=self._stop, progress=landed) and not self._stop.is_set():
+            while (
+                self._capture.run_pass(once=True, stop=self._stop, progress=landed)
+                and not self._stop.is_set()
+            ):
                 continue
             self._close_due(once=True)
             self._drain()
@@ -208,7 +220,11 @@ class Process:
             except OUTAGES as error:
                 failures += 1
                 if failures == 1:
-                    log.warning("degraded: the database does not answer; waiting", thread=name, reason=type(error).__name__)
+                    log.warning(
+                        "degraded: the database does not answer; waiting",
+                        thread=name,
+                        reason=type(error).__name__,
+                    )
                 longest = min(LONGEST_WAIT, 0.5 * 2 ** min(failures, 10))
                 self._stop.wait(longest * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret
             else:

@@ -218,7 +218,9 @@ def _tolerant_block(value: dict[str, Any]) -> Block:
         block.content = content
     elif isinstance(content, list):
         block.content = [
-            c if isinstance(c, str) else Inner(str(c.get("type") or ""), c["text"] if isinstance(c.get("text"), str) else None)
+            c
+            if isinstance(c, str)
+            else Inner(str(c.get("type") or ""), c["text"] if isinstance(c.get("text"), str) else None)
             for c in content
             if isinstance(c, str | dict)
         ]

@@ -1,14 +1,14 @@
-"""Observations without a model: rules read what the user and the assistant wrote and keep, of each turn that matters, its
-best sentence where that is good enough, and a standing rule where the user stated one. Silence is better than noise: what
-is no clear statement gives nothing, and every observation quotes the words it comes from.
+"""Observations without a model: rules read what the user and the assistant wrote and keep, of each turn that
+matters, its best sentence where that is good enough, and a standing rule where the user stated one. Silence
+is better than noise: what is no clear statement gives nothing, and every observation quotes the words it
+comes from.
 
-Confidence: a standing rule has its cue's strength (0.6 to 0.9); everything else nine tenths of its sentence's score, kept
-between 0.4 and 0.9."""
+Confidence: a standing rule has its cue's strength (0.6 to 0.9); everything else nine tenths of its
+sentence's score, kept between 0.4 and 0.9."""
 
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -17,24 +17,19 @@ from cems.models import KINDS, QUOTE_LIMIT, Kind, Line, Observation
 from cems.text import normalise
 from observer.evidence import verify
 from observer.extract import Context, Extracted
-from observer.kinds import DEFECT, THRESHOLD, About, cue_of, fault_of, names_in, proposes, score_of
+from observer.kinds import DEFECT, About, cue_of
 from observer.rules_body import body_of, concepts_of, files_of, rule_body
 from observer.rules_standing import is_question, standing
 from observer.rules_text import UNSPACED, Sentence, is_document, sentences
 from observer.rules_title import title_of
 from observer.turns import Turn
+from observer.worth import THRESHOLD, fault_of, names_in, proposes, score_of
 
 _SHORT_TITLE = 24
 _QUIET = 0.7
 # A longer prompt holds what others wrote: its rules may be the user's, its statements are not.
 _LONG = 1500
 _OWN = 600
-_LABEL = 48
-_EMPTY_LABEL = re.compile(
-    r"\b(?:cause|issue|problem|fix|fixed|solution|result|summary|note|important|key|insight|step|status|reason|why|now|before|after|done|"
-    r"decision|phase|bug|option|update[ds]?|change[ds]?|added|removed|what|how|answer|finding|conclusion|warning|caveat|actual\w*)\b|\.\w{1,5}(?::\d+)?$|^\d+\.?$",
-    re.I,
-)
 
 
 class _Found(NamedTuple):
@@ -47,7 +42,8 @@ class _Found(NamedTuple):
 
 
 class RuleExtractor:
-    """Keeps the `Extractor` contract with rules alone; the clock is asked only where no line of a batch has a time."""
+    """Keeps the `Extractor` contract with rules alone; the clock is asked only where no line of a batch has
+    a time."""
 
     author = "rules"
 
@@ -62,8 +58,6 @@ class RuleExtractor:
         at: dt.datetime | None = next((t.at for t in turns if t.at), None)
         for turn in turns:
             at = turn.at or at
-            if not turn.matters():
-                continue
             for found in _found(turn):
                 if (key := normalise(found.title)) in said:
                     continue
@@ -81,10 +75,12 @@ def _observation(found: _Found, turn: Turn, context: Context, at: dt.datetime) -
     if evidence is None:
         return None
     rule = found.kind == "preference"
+    write = rule_body if rule else body_of
+    body = write(turn, found.sentence, found.around, found.title)
     return Observation(
         kind=found.kind,
         title=found.title,
-        body=rule_body(turn, found.sentence, found.around) if rule else body_of(turn, found.sentence, found.around, found.title),
+        body=body,
         concepts=concepts_of(found.kind, found.sentence.text, context.concepts),
         # A rule holds beyond the files of the turn in which it was said.
         files=() if rule else files_of(turn),
@@ -96,20 +92,22 @@ def _observation(found: _Found, turn: Turn, context: Context, at: dt.datetime) -
 
 
 def _found(turn: Turn) -> Iterator[_Found]:
-    said = [] if turn.carried or turn.question is None or turn.question.origin != "user" else _own_words(turn.question)
+    said = _own_words(turn)
     rule = _standing_rule(turn, said)
     if rule:
         yield rule
+    if not turn.matters():
+        return
     best = _best(turn, [s for s in said if not rule or s.index != rule.sentence.index])
     if best:
         yield best
 
 
-def _own_words(prompt: Line) -> list[Sentence]:
-    """What the user wrote, without documents they pasted: people write first and paste below."""
-    if is_document(prompt.text):
+def _own_words(turn: Turn) -> list[Sentence]:
+    """What the user wrote in this batch, without documents they pasted: people write first and paste below."""
+    if turn.carried or turn.question is None or turn.question.origin != "user" or is_document(turn.asked):
         return []
-    return sentences(prompt.text if len(prompt.text) <= _LONG else prompt.text[:_LONG].rpartition("\n")[0])
+    return sentences(turn.asked if len(turn.asked) <= _LONG else turn.asked[:_LONG].rpartition("\n")[0])
 
 
 def _standing_rule(turn: Turn, said: Sequence[Sentence]) -> _Found | None:
@@ -159,16 +157,8 @@ def _statements(line: Line, found: Sequence[Sentence], about: About, *, final: b
         if cue is None:
             continue
         score = score_of(sentence, cue, names, about, final=final, by_user=by_user) - fault
-        if score >= THRESHOLD and (title := title_of(_labelled(sentence), as_is=sentence.raw.startswith("`"))):
+        if score >= THRESHOLD and (title := title_of(sentence.spoken, as_is=sentence.raw.startswith("`"))):
             yield _Found(cue.kind, score, line, sentence, found, title)
-
-
-def _labelled(sentence: Sentence) -> str:
-    """The sentence with its label where the label says what it is about, and does not only say what kind of thing it is."""
-    label = sentence.label
-    if not label or len(label) > _LABEL or "/" in label or _EMPTY_LABEL.search(label):
-        return sentence.text
-    return sentence.text if label.casefold() in sentence.text.casefold() else f"{label}: {sentence.text}"
 
 
 def _rank(found: _Found) -> tuple[float, int]:

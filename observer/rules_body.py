@@ -1,5 +1,5 @@
-"""What stands around a chosen sentence: the body in a few labelled lines (asked, why, what failed on the way, what
-changed), the concepts and the files. Nothing here decides whether a memory is made."""
+"""What stands around a chosen sentence: the body in a few labelled lines (asked, why, what failed on the
+way, what changed), the concepts and the files. Nothing here decides whether a memory is made."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Sequence
 
 from cems.models import LIST_LIMIT, Kind
 from cems.text import one_line
-from observer.kinds import REASON, names_in
+from observer.kinds import REASON
 from observer.rules_standing import is_question
 from observer.rules_text import Sentence, is_document
 from observer.turns import Step, Turn
+from observer.worth import fault_of, names_in
 
 BODY_LIMIT = 800
 _ASKED = 180
@@ -25,14 +26,46 @@ _ERROR = re.compile(r"error|fail|cannot|not found|denied|fatal|panic|exception",
 _NO_ERROR = re.compile(r"\b0 (?:errors?|failed|failures?)\b|^[^a-z]*$", re.I)
 
 _CONCEPTS: tuple[tuple[str, tuple[Kind, ...], re.Pattern[str]], ...] = (
-    ("trade-off", ("decision",), re.compile(r"\b(?:trade-?off|over|rather than|instead of|cost|slower|faster|cheaper)\b", re.I)),
-    ("why-it-exists", ("decision", "context"), re.compile(r"\b(?:because|since|so that|reason|in order to)\b", re.I)),
+    (
+        "trade-off",
+        ("decision",),
+        re.compile(r"\b(?:trade-?off|over|rather than|instead of|cost|slower|faster|cheaper)\b", re.I),
+    ),
+    (
+        "why-it-exists",
+        ("decision", "context"),
+        re.compile(r"\b(?:because|since|so that|reason|in order to)\b", re.I),
+    ),
     ("problem-solution", ("bugfix",), re.compile("")),
     ("gotcha", ("deadend",), re.compile("")),
-    ("gotcha", ("bugfix", "pattern", "context"), re.compile(r"\b(?:otherwise|unless|must|careful|only works?|silently|never|cannot|can't|has to|have to|unexpected\w*|even though|turns? out)\b", re.I)),
+    (
+        "gotcha",
+        ("bugfix", "pattern", "context"),
+        re.compile(
+            r"\b(?:otherwise|unless|must|careful|only works?|silently|never|cannot|doesn't|"
+            r"does not|fails?|can't|has to|have to|unexpected\w*|even though|turns? out)\b",
+            re.I,
+        ),
+    ),
     ("pattern", ("pattern", "preference"), re.compile("")),
-    ("what-changed", ("decision", "bugfix", "context"), re.compile(r"\b(?:added|moved|renamed|removed|replaced|changed|switched|dropped|introduced|deleted|now|no longer|fixed|created|updated|implemented)\b", re.I)),
-    ("how-it-works", ("context", "bugfix"), re.compile(r"\b(?:uses|calls|returns|reads|writes|stores|tracks|sends|expects|takes|runs|listens|works|lives)\b", re.I)),
+    (
+        "what-changed",
+        ("decision", "bugfix", "context"),
+        re.compile(
+            r"\b(?:added|moved|renamed|removed|replaced|changed|switched|dropped|introduced|"
+            r"deleted|now|no longer|fixed|created|updated|implemented)\b",
+            re.I,
+        ),
+    ),
+    (
+        "how-it-works",
+        ("context", "bugfix"),
+        re.compile(
+            r"\b(?:uses|calls|returns|reads|writes|stores|tracks|sends|expects|takes|runs|listens|"
+            r"works|lives|supports|stored|contains|refers)\b",
+            re.I,
+        ),
+    ),
 )
 
 
@@ -51,22 +84,27 @@ def files_of(turn: Turn) -> tuple[str, ...]:
     return tuple(read) if len(read) <= _FEW else ()
 
 
-def rule_body(turn: Turn, chosen: Sentence, rules: Sequence[Sentence]) -> str:
+def rule_body(turn: Turn, chosen: Sentence, rules: Sequence[Sentence], title: str) -> str:
     """The body of a standing rule: what it was said beside, and the other rules of the same breath."""
     lines = []
     if len(turn.asked) > len(chosen.raw) + _ASIDE and not is_document(turn.asked):
         lines.append(f"Asked: {one_line(turn.asked, _ASKED)}")
-    others = [s.text for s in rules if s.index != chosen.index]
+    others = [s.text for s in rules if s.index != chosen.index and s.text not in title]
     if others:
         lines.append("Also: " + one_line(" ".join(map(_ended, others)), _WHY))
     return "\n".join(lines)[:BODY_LIMIT].rstrip()
 
 
 def body_of(turn: Turn, chosen: Sentence, around: Sequence[Sentence], title: str) -> str:
-    """The body of any other observation: asked, why, failed first, changed; each where there is something to say."""
+    """The body of any other observation: asked, why, failed first, changed; each where there is something to
+    say."""
     lines = []
     asked = one_line(turn.asked, _ASKED)
-    if len(asked.split()) >= _ASKED_WORDS and not is_document(turn.asked) and len(turn.asked) > len(chosen.raw) + _ASIDE * (chosen.raw in turn.asked):
+    if (
+        len(asked.split()) >= _ASKED_WORDS
+        and not is_document(turn.asked)
+        and len(turn.asked) > len(chosen.raw) + _ASIDE * (chosen.raw in turn.asked)
+    ):
         lines.append(f"Asked: {asked}")
     if why := _why(chosen, around, title):
         lines.append(why)
@@ -82,13 +120,27 @@ def body_of(turn: Turn, chosen: Sentence, around: Sequence[Sentence], title: str
 def _why(chosen: Sentence, around: Sequence[Sentence], title: str) -> str:
     """The whole sentence where the title is a part of it, and what is said next to it."""
     parts = [chosen.text] if len(chosen.text) > len(title) + 12 else []
-    near = [s for s in around if 0 < abs(s.index - chosen.index) <= _NEAR and s.section == chosen.section and not s.text.endswith(":") and not is_question(s.text)]
+    near = [s for s in around if _tells(s, chosen)]
     near.sort(key=lambda s: (not REASON.search(s.text), abs(s.index - chosen.index), s.index))
     for sentence in near[:2]:
-        if sentence.index > chosen.index or REASON.search(sentence.text) or names_in(sentence.raw) >= _TELLING:
-            parts.append(sentence.text)
+        if (
+            sentence.index > chosen.index
+            or REASON.search(sentence.text)
+            or names_in(sentence.raw) >= _TELLING
+        ):
+            parts.append(sentence.spoken)
     text = one_line(" ".join(map(_ended, parts)), _WHY)
     return f"{'Why' if REASON.search(text) else 'Also'}: {text}" if text else ""
+
+
+def _tells(sentence: Sentence, chosen: Sentence) -> bool:
+    return (
+        0 < abs(sentence.index - chosen.index) <= _NEAR
+        and sentence.section == chosen.section
+        and not sentence.text.endswith(":")
+        and not is_question(sentence.text)
+        and fault_of(sentence, by_user=False) < 1.0
+    )
 
 
 def _ended(text: str) -> str:
@@ -99,7 +151,9 @@ def _overcome(turn: Turn) -> str:
     """The first command that failed and worked later, with the first line of its error."""
     steps = turn.commands
     for number, step in enumerate(steps):
-        if step.failed and any(not later.failed and _program(later) == _program(step) for later in steps[number + 1 :]):
+        if step.failed and any(
+            not later.failed and _program(later) == _program(step) for later in steps[number + 1 :]
+        ):
             error = _first_error(step)
             return f"Failed first: {one_line(step.call.command, 100)}" + (f" → {error}" if error else "")
     return ""
@@ -111,7 +165,11 @@ def _program(step: Step) -> str:
 
 
 def _first_error(step: Step) -> str:
-    lines = [text.strip() for text in step.result.text.splitlines() if not _NO_ERROR.search(text)] if step.result else []
+    lines = (
+        [text.strip() for text in step.result.text.splitlines() if not _NO_ERROR.search(text)]
+        if step.result
+        else []
+    )
     telling = [text for text in lines if _ERROR.search(text)]
     plain = [text for text in telling or lines if not text.lower().startswith("exit code")]
     return one_line(plain[0], 140) if plain else ""

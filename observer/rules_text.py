@@ -1,5 +1,6 @@
-"""A message's markdown → the sentences a person would read in it. Code, tables, quotations, diffs and pasted logs give no
-sentence; every sentence keeps the exact words it was made of, so that it can be quoted. Linear in the text."""
+"""A message's markdown → the sentences a person would read in it. Code, tables, quotations, diffs and pasted
+logs give no sentence; every sentence keeps the exact words it was made of, so that it can be quoted. Linear
+in the text."""
 
 from __future__ import annotations
 
@@ -11,16 +12,31 @@ _FENCE = re.compile(r"\s*(?:```|~~~)")
 _HEADING = re.compile(r"\s*#{1,6}\s+(.*)")
 _LIST_MARK = re.compile(r"\s*(?:[-*•+–]|\d{1,2}[.)]|\(\d{1,2}\))\s+")
 _NOISE_MARK = re.compile(r"(?:[^\w\s`\"'(\[<*_#$/.~„“«¿¡@+-]+\s*|\[[ xX]\]\s+)+")
-# Marks that make a line something else than prose: tables, quotations, diffs, logs, stack traces, drawings, shell prompts.
+# Marks that make a line something else than prose: tables, quotations, diffs, logs, stack traces, drawings.
 _NOT_PROSE = re.compile(
-    r"\s*(?:\||>|@@|[+-]\S{2}|[│┌├└╭╰─═━]|\$ |%|✔ |\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d:\d\d|\[?(?:ERROR|WARN|INFO|DEBUG|TRACE)\b|"
+    r"\s*(?:\||>|@@|[+-]\S{2}|[│┌├└╭╰─═━]|\$ |%|✔ |\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d:\d\d|"
+    r"\[?(?:ERROR|WARN|INFO|DEBUG|TRACE)\b|"
     r"at \S+ ?\(|File \"|Traceback|\(node:|import [{*\w]|from \S+ import|const |export |</?\w+)"
 )
 _CODE_END = re.compile(r"(?:[{;]|=>|\);?|\},?|\],)$")
 _SPACE_END = re.compile(r"[.!?]['\")\]*_`]*\s+|[。！？]+[」』）]?\s*")
-_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|no|bzw|z\.\s?b|d\.h|ca|usw|nr|p\.ej|env|resp|st)|^\W*\d{1,2}|(?-i:\b[A-Z]))\.$", re.I)
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|no|bzw|z\.\s?b|d\.h|ca|usw|nr|p\.ej|env|resp|st)|"
+    r"^\W*\d{1,2}|(?-i:\b[A-Z]))\.$",
+    re.I,
+)
 _LABEL = re.compile(
-    r"\*\*(?P<bold>`[^`\n]{2,78}`|[^*\n]{2,80})\*\*(?P<mark>:?)\s*(?:[:–—→-]\s*)?|(?P<code>`[^`\n]{2,80}`)(?::|\s+[–—-])\s+|(?P<plain>[A-Z][A-Za-z' ]{2,30}):\s+"
+    r"\*\*(?P<bold>`[^`\n]{2,78}`|[^*\n]{2,80})\*\*(?P<mark>:?)\s*(?:[:–—→-]\s*)?|"
+    r"(?P<code>`[^`\n]{2,80}`)(?::|\s+[–—-])\s+|(?P<plain>[A-Z][A-Za-z' ]{2,30}):\s+"
+)
+_LABEL_LIMIT = 48
+_EMPTY_LABEL = re.compile(
+    r"\b(?:cause|issue|problem|fix|fixed|solution|result|summary|note|important|key|"
+    r"insight|step|status|reason|why|now|before|"
+    r"after|done|decision|phase|bug|option|update[ds]?|change[ds]?|added|removed|what|how|"
+    r"answer|finding|conclusion|warning|"
+    r"caveat|actual\w*)\b|\.\w{1,5}(?::\d+)?$|^\d+\.?$",
+    re.I,
 )
 _STATEMENT = re.compile(r"\b(?:is|are|was|were|has|have|will|must|should|can|does|did|fixed|we|I)\b")
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
@@ -30,7 +46,7 @@ _SPACES = re.compile(r"\s+")
 _ROLE = re.compile(r"^\s*(?:\*\*)?(?:user|human|assistant|agent|system)(?:\*\*)?:", re.I | re.M)
 _HEADINGS = re.compile(r"^\s*#{1,6}\s+\S", re.M)
 UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
-"""A character of a script that puts no spaces between its words, or whose words say more than a Latin letter does."""
+"""A character of a script whose words are short, and mostly not set apart by spaces."""
 
 _LEAD = 60
 MAX_SENTENCE = 600
@@ -46,7 +62,8 @@ class Sentence:
     text: str
     """The same without markdown; without its label."""
     label: str
-    """What stands in front of it in bold or before a colon: `Root cause`, a file's name; empty where nothing does."""
+    """What stands in front of it in bold or before a colon: `Root cause`, a file's name; empty where nothing
+    does."""
     section: str
     """The heading it stands under; for an item of a list, the words that introduce the list."""
     listed: bool
@@ -55,6 +72,15 @@ class Sentence:
     """It is the first of its paragraph or item."""
     index: int
     """Its place in the text."""
+
+    @property
+    def spoken(self) -> str:
+        """The sentence with its label, where the label says what it is about and not only what kind of thing
+        it is."""
+        label = self.label
+        if not label or len(label) > _LABEL_LIMIT or "/" in label or _EMPTY_LABEL.search(label):
+            return self.text
+        return self.text if label.casefold() in self.text.casefold() else f"{label}: {self.text}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +106,17 @@ def sentences(text: str) -> list[Sentence]:
             clean = plain(rest)
             if not clean:
                 continue
-            found.append(Sentence(raw, clean, label if number == 0 else "", block.section, block.listed, number == 0, len(found)))
+            found.append(
+                Sentence(
+                    raw,
+                    clean,
+                    label if number == 0 else "",
+                    block.section,
+                    block.listed,
+                    number == 0,
+                    len(found),
+                )
+            )
     return found
 
 
@@ -95,8 +131,13 @@ def plain(text: str) -> str:
 
 
 def is_document(text: str) -> bool:
-    """Whether a prompt is a document somebody pasted (a plan, a review, another conversation) and not their own words."""
-    return len(_HEADINGS.findall(text)) >= 2 or len(_ROLE.findall(text)) >= 2 or text.lower().startswith("implement the following")
+    """Whether a prompt is a document somebody pasted (a plan, a review, another conversation) and not their
+    own words."""
+    return (
+        len(_HEADINGS.findall(text)) >= 2
+        or len(_ROLE.findall(text)) >= 2
+        or text.lower().startswith("implement the following")
+    )
 
 
 def _is_label(match: re.Match[str]) -> bool:
@@ -120,7 +161,11 @@ def _blocks(text: str) -> Iterator[_Block]:
         mark = _LIST_MARK.match(body)
         fence = _FENCE.match(body)
         heading = None if fenced else _HEADING.match(body)
-        prose = not (fenced or fence or heading) and bool(body) and _is_prose(body[mark.end() :] if mark else body)
+        prose = (
+            not (fenced or fence or heading)
+            and bool(body)
+            and _is_prose(body[mark.end() :] if mark else body)
+        )
         if fence:
             fenced = not fenced
         if start >= 0 and (mark or not prose or broken or _NOISE_MARK.match(body.lstrip())):
@@ -171,7 +216,12 @@ def _split(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     begin = start
     for match in _SPACE_END.finditer(text, start, end):
         piece = text[begin : match.end()].rstrip()
-        if match.end() >= end or _ABBREVIATION.search(piece[-8:]) or piece.count("`") % 2 or piece.count("(") > piece.count(")"):
+        if (
+            match.end() >= end
+            or _ABBREVIATION.search(piece[-8:])
+            or piece.count("`") % 2
+            or piece.count("(") > piece.count(")")
+        ):
             continue
         yield begin, begin + len(piece)
         begin = match.end()

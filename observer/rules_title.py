@@ -1,4 +1,5 @@
-"""A sentence → a title: lead-ins gone, one line, at most 120 characters, cut where a clause ends and never in a word."""
+"""A sentence → a title: lead-ins gone, one line, at most 120 characters, cut where a clause ends and never
+in a word."""
 
 from __future__ import annotations
 
@@ -6,27 +7,48 @@ import re
 
 LIMIT = 120
 _SHORTEST = 40
-# Words in front of a statement that say nothing about it; they go as long as punctuation or the statement itself follows.
+# Words in front of a statement that say nothing about it.
 _LEAD_IN = re.compile(
-    r"(?:(?:perfect|great|excellent|good(?: news| point| catch)?|ok(?:ay)?|yes|yep|no|right|sure|indeed|actually|interesting|ah+|oh|done|"
-    r"fixed|committed|you'?re (?:absolutely |completely )?right|as (?:you )?(?:requested|expected|discussed)|i see|a (?:couple|few) (?:of )?things|in (?:short|summary)|"
-    r"to summari[sz]e|so|now|also|however|therefore|thus|then|finally|additionally|furthermore|moreover|important(?:ly)?|basically|"
-    r"agreed|btw|by the way|please|pls|one more thing|and|but|well|hmm+|wait|note|fyi|bitte|übrigens|außerdem|also|ach|"
+    r"(?:(?:perfect|great|excellent|good(?: news| point| catch)?|ok(?:ay)?|yes|yep|no|"
+    r"right|sure|indeed|actually|interesting|ah+|oh|done|"
+    r"fixed|committed|you'?re (?:absolutely |completely )?right|as (?:you )?(?:requested|"
+    r"expected|discussed)|i see|a (?:couple|few) (?:of )?things|in (?:short|summary)|"
+    r"to summari[sz]e|so|now|also|however|therefore|thus|then|finally|additionally|"
+    r"furthermore|moreover|important(?:ly)?|basically|"
+    r"agreed|btw|by the way|please|pls|one more thing|and|but|well|hmm+|wait|note|fyi|"
+    r"bitte|übrigens|außerdem|also|ach|"
     r"por favor|además|s'il (?:te|vous) pla[iî]t|aussi|au fait)\s*(?:[,:;.!–—]+| -(?= ))\s*|"
-    r"(?:and|so|but|also|btw|fyi|please|pls|now|ok(?:ay)?|then|und|y|et|bitte|note that|keep in mind that|remember that|i (?:see|found|noticed|discovered|"
-    r"confirmed|can see|think)(?: that)?|it (?:turns out|seems|appears|looks like)(?: that)?|(?:turns|turned) out(?: that)?)\s+(?=[\w`'\"]))",
+    r"(?:and|so|but|also|btw|fyi|please|pls|now|ok(?:ay)?|then|und|y|et|bitte|note that|"
+    r"keep in mind that|remember that|i (?:see|found|noticed|discovered|"
+    r"confirmed|can see|think)(?: that)?|it (?:turns out|seems|appears|"
+    r"looks like)(?: that)?|(?:turns|turned) out(?: that)?)\s+(?=[\w`'\"]))",
     re.I,
 )
-_SELF = re.compile(r"(?:I|we)(?:'ve| have)? (?:(?:just|now|also|already|then|successfully|been able to) )*(?=[a-z]+(?:ed|t|ught|ose|ew|an|ote|ade|id|ook|ound)\b)")
-_SELF_HAVE = re.compile(r"(?:I|we)(?:'ve| have) (?:(?:just|now|also|already|then|successfully) )*(?=[a-z])", re.I)
+_SELF = re.compile(
+    r"(?:I|we)(?:'ve| have)? (?:(?:just|now|also|already|then|successfully|"
+    r"been able to) )*(?=[a-z]+(?:ed|t|ught|ose|ew|an|ote|ade|id|ook|ound)\b)"
+)
+_SELF_HAVE = re.compile(
+    r"(?:I|we)(?:'ve| have) (?:(?:just|now|also|already|then|successfully) )*(?=[a-z])", re.I
+)
 _WORD = re.compile(r"[^\W\d_]['’]?[^\W\d_A-Z]*(?=[\s,]|$)")
 # A clause that leads to what was cut off.
-_DANGLING = re.compile(r"(?:, | )(?:(?:and|but|so|or),? )?(?:when|if|while|since|as|after|before|once|because|which|that|where|until|unless)\b[^,;]{0,60}$", re.I)
-_HALF = re.compile(r"(?:when|if|since|after|before|while|although|once|unless|as soon as|wenn|weil|cuando|si|quand)\b", re.I)
+_DANGLING = re.compile(
+    r"(?:, | )(?:(?:and|but|so|or),? )?(?:when|if|while|since|as|after|before|once|"
+    r"because|which|that|where|until|unless)\b[^,;]{0,60}$",
+    re.I,
+)
+_HALF = re.compile(
+    r"(?:when|if|since|after|before|while|although|once|unless|as soon as|wenn|weil|"
+    r"cuando|si|quand)\b",
+    re.I,
+)
 _PRONOUN = re.compile(r"(?:it|this|that|they|these|those|he|she|i|we|you)\b", re.I)
 _ASIDE = re.compile(r" \([^()]{1,160}\)")
 _BTW = re.compile(r",? (?:btw|by the way)\b(?=[,.;])", re.I)
-_TRAILER = re.compile(r"[\s,;:–—-]+(?:btw|by the way|please|pls|thanks?|thx|bitte|ok)?[\s.!。:;,…–—-]*$", re.I)
+_TRAILER = re.compile(
+    r"[\s,;:–—-]+(?:btw|by the way|please|pls|thanks?|thx|bitte|ok)?[\s.!。:;,…–—-]*$", re.I
+)
 # Where a long sentence may end, best first.
 _ENDS = (
     re.compile(r"; | [–—] |\. "),
@@ -36,8 +58,8 @@ _ENDS = (
 
 
 def title_of(sentence: str, *, as_is: bool = False) -> str:
-    """The title a clean sentence makes, or an empty text where nothing is left of it. `as_is` keeps the case of its first
-    word, which is a name then."""
+    """The title a clean sentence makes, or an empty text where nothing is left of it. `as_is` keeps the case
+    of its first word, which is a name then."""
     text = strip_lead_in(sentence)
     text = _TRAILER.sub("", _BTW.sub("", text))
     text = shortened(text.rstrip(" .!。:;,"))

@@ -63,7 +63,9 @@ def _project(folder: str, complain: Callable[[str, OSError], None]) -> Iterator[
             yield from _session_folder(entry.path, entry.name, complain, 1)
 
 
-def _session_folder(folder: str, session: str, complain: Callable[[str, OSError], None], depth: int) -> Iterator[Found]:
+def _session_folder(
+    folder: str, session: str, complain: Callable[[str, OSError], None], depth: int
+) -> Iterator[Found]:
     """Subagents below a session's folder, at whatever depth."""
     if depth > _DEPTH_LIMIT:
         return
@@ -88,7 +90,9 @@ def _kind(name: str) -> tuple[str, str | None] | None:
     return None
 
 
-def _look(entry: os.DirEntry[str], complain: Callable[[str, OSError], None], session: str, agent: str | None) -> Found | None:
+def _look(
+    entry: os.DirEntry[str], complain: Callable[[str, OSError], None], session: str, agent: str | None
+) -> Found | None:
     try:
         if not entry.is_file(follow_symlinks=False):
             return None

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import random
+import threading
 from collections.abc import Callable
 
 import structlog
 
 from cems import home
 from cems.clock import Clock, SystemClock
-from cems.errors import EmbedderUnavailable, ProviderError
+from cems.errors import DatabaseUnavailable, EmbedderUnavailable, ProviderError
 from cems.providers import Embedder, choose
 from cems.redact import Redactor
 from cems.settings import Settings
+from db.access import Progress, database, quiet
 from db.connect import Database
 from db.ledger import Caps
 from observer.capture import Capture
@@ -21,7 +24,7 @@ from observer.embed import Embedding
 from observer.extract import Extractor
 from observer.llm import LlmExtractor
 from observer.observe import Observing
-from observer.process import Process
+from observer.process import LONGEST_WAIT, Process
 from observer.rules import RuleExtractor
 from observer.scan import roots
 from observer.watch import Watcher
@@ -29,14 +32,47 @@ from observer.watch import Watcher
 log = structlog.get_logger()
 
 
+def reach(settings: Settings, stop: threading.Event, *, progress: Progress = quiet) -> Database:
+    """The writer's way into the database. While it is away, wait for it: 0.5 s, doubling up to a minute, jittered.
+
+    Raises:
+        DatabaseUnavailable: it was still away when `stop` was set.
+        EmbeddedPostgresError, SchemaOutdated, SchemaTooNew: waiting does not help.
+    """
+    wait = 0.5
+    while True:
+        try:
+            return database(settings, "cems_writer", progress=progress)
+        except DatabaseUnavailable as error:
+            if stop.is_set():
+                raise
+            if wait == 0.5:
+                log.warning("degraded: the database does not answer; waiting", reason=str(error))
+        stop.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret
+        wait = min(LONGEST_WAIT, wait * 2)
+
+
 def capture(db: Database, settings: Settings, clock: Clock) -> Capture:
     """The landing side alone."""
     redactor = Redactor(home.redaction_key(settings.home))
-    return Capture(db, home.machine_id(settings.home), roots(settings.claude_dirs()), redactor, clock, excluded=excluder(settings))
+    return Capture(
+        db,
+        home.machine_id(settings.home),
+        roots(settings.claude_dirs()),
+        redactor,
+        clock,
+        excluded=excluder(settings),
+    )
 
 
-def process(db: Database, settings: Settings, *, clock: Clock | None = None, watch: bool = True,
-            fetching: Callable[[int, int | None], None] | None = None) -> tuple[Process, Capture, Observing, Embedding | None]:
+def process(
+    db: Database,
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    watch: bool = True,
+    fetching: Callable[[int, int | None], None] | None = None,
+) -> tuple[Process, Capture, Observing, Embedding | None]:
     """A whole observer.
 
     Args:
@@ -46,11 +82,23 @@ def process(db: Database, settings: Settings, *, clock: Clock | None = None, wat
     clock = clock or SystemClock()
     caps = Caps(settings.llm_daily_calls, settings.llm_daily_tokens)
     capturing = capture(db, settings, clock)
-    observing = Observing(db, extractor(settings), settings.extraction_concepts, clock, attempts=settings.extraction_attempts, caps=caps)
+    observing = Observing(
+        db,
+        extractor(settings),
+        settings.extraction_concepts,
+        clock,
+        attempts=settings.extraction_attempts,
+        caps=caps,
+    )
     found = embedder(settings, fetching)
     embedding = Embedding(db, found, clock, caps) if found else None
     watcher = Watcher(roots(settings.claude_dirs())) if watch and settings.observer_watch else None
-    return Process(db, settings, capturing, observing, embedding, watcher, clock), capturing, observing, embedding
+    return (
+        Process(db, settings, capturing, observing, embedding, watcher, clock),
+        capturing,
+        observing,
+        embedding,
+    )
 
 
 def extractor(settings: Settings) -> Extractor:
@@ -59,7 +107,9 @@ def extractor(settings: Settings) -> Extractor:
     return LlmExtractor(generator, timeout=settings.llm_timeout) if generator else RuleExtractor()
 
 
-def embedder(settings: Settings, fetching: Callable[[int, int | None], None] | None = None) -> Embedder | None:
+def embedder(
+    settings: Settings, fetching: Callable[[int, int | None], None] | None = None
+) -> Embedder | None:
     """The embedder the settings ask for, or None with one clear line in the log: keywords serve."""
     try:
         return choose.embedder(settings, fetching)

@@ -1,5 +1,5 @@
-"""Lines → turns. A turn is what somebody asked, with everything that was said and done until the next question. Rules and
-prompts both read turns, and both ask here whether a turn matters."""
+"""Lines → turns. A turn is what somebody asked, with everything that was said and done until the next
+question. Rules and prompts both read turns, and both ask here whether a turn matters."""
 
 from __future__ import annotations
 
@@ -14,24 +14,31 @@ from cems.models import Line, ToolUse
 
 # Commands that only look: a turn whose commands are all of these did nothing.
 _LOOKS = re.compile(
-    r"^(?:ls|cat|head|tail|less|pwd|cd|echo|printf|which|type|file|stat|wc|find|fd|rg|grep|egrep|tree|du|df|env|printenv|date|"
-    r"whoami|id|uname|ps|top|sleep|true|jq|sed -n|awk|sort|uniq|cut|diff|xxd|hexdump|"
+    r"^(?:ls|cat|head|tail|less|pwd|cd|echo|printf|which|type|file|stat|wc|find|fd|rg|grep|egrep|tree|"
+    r"du|df|env|printenv|date|whoami|id|uname|ps|top|sleep|true|jq|sed -n|awk|sort|uniq|cut|diff|xxd|hexdump|"
     r"git (?:status|log|diff|show|branch|remote|rev-parse|blame|ls-files|stash list|config --get|fetch)|"
     r"gh (?:pr|issue|run|repo) (?:view|list|diff|checks|status)|"
-    r"(?:docker|podman) (?:ps|images|logs|inspect)|kubectl (?:get|describe|logs)|systemctl (?:status|list-units)|"
-    r"(?:npm|pnpm|yarn) (?:ls|list|view|outdated)|pip (?:list|show|index)|cargo (?:tree|metadata)|go (?:list|env|version)|"
+    r"(?:docker|podman) (?:ps|images|logs|inspect)|kubectl (?:get|describe|logs)|"
+    r"systemctl (?:status|list-units)|"
+    r"(?:npm|pnpm|yarn) (?:ls|list|view|outdated)|pip (?:list|show|index)|"
+    r"cargo (?:tree|metadata)|go (?:list|env|version)|"
     r"[\w./-]+ (?:--version|-V|--help|-h))\b"
 )
-# What stands in quotes may hold separators of its own; `find -exec` and a redirection into a file do more than look.
+# What stands in quotes may hold separators of its own.
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
 _BEFORE = re.compile(r"^(?:(?:\w+=\S+|sudo|time|command|do|then|else|if|while|!) +)+")
 _SEPARATORS = re.compile(r"\s*(?:&&|\|\||;|\||\n)\s*")
 _STATES = re.compile(
-    r"\b(?:always|never|don'?t|do not|must|should(?:n'?t)?|prefer|instead of|rather than|from now on|remember|decided?|"
-    r"we use|we're using|let'?s (?:use|go with|stick)|use \w+ (?:not|over|instead)|rule|convention|policy|avoid|"
-    r"no longer|switch(?:ed)? to|going forward|make sure|keep in mind|important|reverted?|rolled? back|root cause|because|"
-    r"hate|only|no more|negotiable|every time|stop \w+ing|don'?t|dont|instead|went with|chose|fixed|owns?|owner|job|"
-    r"immer|nie(?:mals)?|ab (?:jetzt|sofort)|künftig|bitte keine|weil|siempre|nunca|prefiero|porque|toujours|jamais|désormais|parce que)\b|"
+    r"\b(?:always|never|don'?t|do not|must|should(?:n'?t)?|prefer|instead of|rather than|"
+    r"from now on|remember|decided?|"
+    r"we use|we're using|let'?s (?:use|go with|stick)|use \w+,? (?:not|over|instead)|rule|"
+    r"convention|policy|avoid|"
+    r"no longer|switch(?:ed)? to|going forward|make sure|keep in mind|important|reverted?|"
+    r"rolled? back|root cause|because|"
+    r"hate|only|no more|negotiable|every time|stop \w+ing|dont|instead|went with|chose|fixed|"
+    r"owns?|owner|job|"
+    r"immer|nie(?:mals)?|ab (?:jetzt|sofort)|künftig|bitte keine|weil|"
+    r"siempre|nunca|prefiero|porque|toujours|jamais|désormais|parce que)\b|"
     r"\b(?:prod|production|staging|stage|dev|ci|server|host|cluster)\b.{0,40}\d+\.\d",
     re.I,
 )
@@ -50,7 +57,8 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """A question and what followed. `question` is None where a batch begins in the middle and the question is lost."""
+    """A question and what followed. `question` is None where a batch begins in the middle and the question
+    is lost."""
 
     question: Line | None
     lines: Sequence[Line]
@@ -71,7 +79,13 @@ class Turn:
     @property
     def steps(self) -> list[Step]:
         """Tool calls with their results, in order of the calls."""
-        results = {use.id: (line, use.error) for line in self.lines if line.kind == "result" for use in line.tools if use.id}
+        results = {
+            use.id: (line, use.error)
+            for line in self.lines
+            if line.kind == "result"
+            for use in line.tools
+            if use.id
+        }
         found = []
         for line in self.lines:
             if line.kind in ("call", "answer"):
@@ -83,7 +97,9 @@ class Turn:
     @property
     def changed_files(self) -> list[str]:
         """Files that a call which did not fail changed, each once, in order."""
-        return list(dict.fromkeys(f for s in self.steps if s.call.changes and not s.failed for f in s.call.files))
+        return list(
+            dict.fromkeys(f for s in self.steps if s.call.changes and not s.failed for f in s.call.files)
+        )
 
     @property
     def commands(self) -> list[Step]:
@@ -102,15 +118,18 @@ class Turn:
         return collections.Counter(own).most_common(1)[0][0]
 
     def matters(self) -> bool:
-        """Whether anything can be learnt: it changed a file, ran a real command, or states a rule, a decision or a reason."""
+        """Whether anything can be learnt: it changed a file, ran a real command, or states a rule, a
+        decision or a reason."""
         if self.changed_files or self.commands:
             return True
-        return states_something(self.asked) or any(states_something(a.text) and len(a.text) > 200 for a in self.answers)
+        return states_something(self.asked) or any(
+            states_something(a.text) and len(a.text) > 200 for a in self.answers
+        )
 
 
 def turns_of(lines: Sequence[Line], carried_question: uuid.UUID | None = None) -> list[Turn]:
-    """Turns of one session's lines, in order. A prompt that comes while the assistant works (no answer yet since the last
-    one, or in the middle of calls) begins a turn too: what follows it follows from it."""
+    """Turns of one session's lines, in order. A prompt that comes while the assistant works (no answer yet
+    since the last one, or in the middle of calls) begins a turn too: what follows it follows from it."""
     groups: list[list[Line]] = []
     for line in lines:
         if line.kind == "boundary":
@@ -138,5 +157,6 @@ def is_real_command(command: str) -> bool:
 
 
 def states_something(text: str) -> bool:
-    """Whether a text may state a rule, a decision or a reason; generous, because rules and models look again."""
+    """Whether a text may state a rule, a decision or a reason; generous, because rules and models look
+    again."""
     return bool(_STATES.search(text)) or len(_UNSPACED.findall(text)) >= 12

@@ -58,7 +58,10 @@ class Watcher:
         except OSError as error:
             if not self._complained:
                 self._complained = True
-                log.warning("files cannot be watched; looking at them at each poll instead", reason=error.strerror or str(error))
+                log.warning(
+                    "files cannot be watched; looking at them at each poll instead",
+                    reason=error.strerror or str(error),
+                )
             return False
         self._observer, self._watched = observer, present
         self._complained = False

@@ -16,7 +16,9 @@ _COMMAND_NAME = re.compile(r"<command-name>\s*(.*?)\s*</command-name>", re.S)
 _COMMAND_ARGS = re.compile(r"<command-args>(.*?)</command-args>", re.S)
 _BASH_INPUT = re.compile(r"\A<bash-input>(.*?)</bash-input>", re.S)
 _MEMORY_INPUT = re.compile(r"\A<user-memory-input>(.*?)</user-memory-input>", re.S)
-_IDE_BLOCK = re.compile(r"\A<ide_(?:opened_file|selection|diagnostics)>.*?</ide_(?:opened_file|selection|diagnostics)>\s*", re.S)
+_IDE_BLOCK = re.compile(
+    r"\A<ide_(?:opened_file|selection|diagnostics)>.*?</ide_(?:opened_file|selection|diagnostics)>\s*", re.S
+)
 _SAID = re.compile(r"the user said:\s*\n(.+)\Z", re.S)
 
 # (start of the whole text, reason it is skipped)
@@ -36,7 +38,14 @@ _SKIPPED: tuple[tuple[str, str], ...] = (
     ("This session is being continued from a previous conversation", "compact_summary"),
     ("Your task is to create a detailed summary of the conversation", "compact_summary"),
 )
-_BOUNDARY_COMMANDS = {"clear": "clear", "reset": "clear", "new": "clear", "exit": "end", "quit": "end", "logout": "end"}
+_BOUNDARY_COMMANDS = {
+    "clear": "clear",
+    "reset": "clear",
+    "new": "clear",
+    "exit": "end",
+    "quit": "end",
+    "logout": "end",
+}
 
 
 class UserText(NamedTuple):

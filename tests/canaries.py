@@ -1,6 +1,6 @@
-"""One realistic secret of every kind that redaction promises to catch, for tests which plant them at one end of the
-program and search for them at the other. They are put together when asked for: a scanner which looks for secrets in
-source code finds none here."""
+"""One realistic secret of every kind that redaction promises to catch, for tests which plant them at one
+end of the program and search for them at the other. They are put together when asked for: a scanner which
+looks for secrets in source code finds none here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def _planted(seed: int) -> dict[str, tuple[str, str]]:
     source = random.Random(seed)
 
     def noise(alphabet: str, length: int) -> str:
-        # A digit, a small and a capital letter at fixed places: even a short one looks like what it stands for.
+        # A digit, a small and a capital letter at fixed places: even a short one looks like what it stands
+        # for.
         made = [source.choice(alphabet) for _ in range(length)]
         for place, wanted in ((2, string.digits), (4, string.ascii_lowercase), (6, string.ascii_uppercase)):
             fitting = [character for character in alphabet if character in wanted]
@@ -94,7 +95,10 @@ def _planted(seed: int) -> dict[str, tuple[str, str]]:
     key_line = noise(_BASE64, 64)
     lines = [noise(_BASE64, 64), key_line, noise(_BASE64, 48)]
     for kind, label in (("pem", "RSA PRIVATE"), ("openssh", "OPENSSH PRIVATE"), ("pkcs8", "PRIVATE")):
-        found[kind] = ("\n".join([f"-----BEGIN {label} " + "KEY-----", *lines, f"-----END {label} KEY-----"]), key_line)
+        found[kind] = (
+            "\n".join([f"-----BEGIN {label} " + "KEY-----", *lines, f"-----END {label} KEY-----"]),
+            key_line,
+        )
     found["pem-cut"] = ("\n".join(["-----BEGIN EC PRIVATE " + "KEY-----", *lines]), key_line)
     account = "\\n".join(["-----BEGIN PRIVATE " + "KEY-----", *lines, "-----END PRIVATE KEY-----", ""])
     found["service-account"] = (f'{{"type": "service_account", "private_key": "{account}"}}', key_line)
@@ -105,8 +109,18 @@ def _planted(seed: int) -> dict[str, tuple[str, str]]:
         found[f"url-{scheme}"] = (f"{scheme}://app:{secret}@db.example.net:5432/main", secret)
     named("slack-webhook", "https://hooks.slack.com" + "/services/T0AB12CD3/B0EF45GH6/", noise(_ALNUM, 24))
     named("discord-webhook", "https://discord.com/api" + "/webhooks/123456789012345678/", noise(_URL, 68))
-    named("azure-account", "DefaultEndpointsProtocol=https;AccountName=x;AccountKey=", noise(_BASE64, 86), "==;Suffix=y")
-    named("azure-sas", "https://x.blob.core.windows.net/c?sv=2024-01-01&se=2026&sig=", noise(_ALNUM, 43), "%3D&sp=r")
+    named(
+        "azure-account",
+        "DefaultEndpointsProtocol=https;AccountName=x;AccountKey=",
+        noise(_BASE64, 86),
+        "==;Suffix=y",
+    )
+    named(
+        "azure-sas",
+        "https://x.blob.core.windows.net/c?sv=2024-01-01&se=2026&sig=",
+        noise(_ALNUM, 43),
+        "%3D&sp=r",
+    )
     named("bearer", "Authorization: Bearer ", noise(_ALNUM, 40))
     named("basic", "Authorization: Basic ", noise(_ALNUM, 31) + "=")
     named("curl-user", "curl -s -u deploy:", noise(_LOWER, 16), " https://example.net/")

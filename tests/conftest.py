@@ -53,7 +53,15 @@ def clock() -> FakeClock:
 def server() -> Iterator[ServerInfo]:
     """A private Postgres, faster and less durable than the product's own."""
     home = Path(tempfile.mkdtemp(prefix="cems-test-", dir="/tmp"))
-    info = embedded.start(home, settings={"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "80"})
+    info = embedded.start(
+        home,
+        settings={
+            "fsync": "off",
+            "synchronous_commit": "off",
+            "full_page_writes": "off",
+            "max_connections": "80",
+        },
+    )
     try:
         yield info
     finally:
@@ -153,7 +161,9 @@ def reader(server: ServerInfo, dbname: str, settings: Settings) -> Iterator[Data
 @pytest.fixture
 def sql(server: ServerInfo, dbname: str) -> Iterator[Connection]:
     """A superuser's connection to the test's database, past every policy; for looking, not for working."""
-    conn = psycopg.Connection.connect(server.dsn(embedded.SUPERUSER, dbname), autocommit=True, options="-c search_path=cems,public")
+    conn = psycopg.Connection.connect(
+        server.dsn(embedded.SUPERUSER, dbname), autocommit=True, options="-c search_path=cems,public"
+    )
     conn.row_factory = psycopg.rows.dict_row  # type: ignore[assignment]
     with conn:
         yield conn  # type: ignore[misc]

@@ -47,7 +47,10 @@ def lines_of(path: Path, agent: str | None = None) -> tuple[list[Line], collecti
         if row.uuid in known:
             continue
         known.add(row.uuid)
-        fields = {name: getattr(row, name) for name in ("uuid", "session_id", "project_id", "kind", "origin", "text", "bytes")}
+        fields = {
+            name: getattr(row, name)
+            for name in ("uuid", "session_id", "project_id", "kind", "origin", "text", "bytes")
+        }
         at = dt.datetime.fromisoformat(row.at) if row.at else None
         lines.append(Line(**fields, tools=tuple(row.tools or ()), at=at))
     return lines, skipped

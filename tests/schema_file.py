@@ -23,7 +23,9 @@ def dumped(server: ServerInfo, home: Path, dbname: str) -> str:
     dump = embedded.tool("pg_dump", home)
     done = subprocess.run(
         [dump, "--schema-only", "--schema=cems", "--no-owner", server.dsn(embedded.SUPERUSER, dbname)],
-        check=True, capture_output=True, text=True,
+        check=True,
+        capture_output=True,
+        text=True,
     )
     text = _NOISE.sub("", done.stdout)
     return _HEAD + "\n" + re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
@@ -34,7 +36,9 @@ def main() -> None:
     home = Path(tempfile.mkdtemp(prefix="cems-schema-", dir="/tmp"))
     server = embedded.start(home, settings={"fsync": "off"})
     try:
-        with connect(Access(server.dsn(embedded.SUPERUSER, "postgres"), "cems_owner", uuid.UUID(int=0))) as conn:
+        with connect(
+            Access(server.dsn(embedded.SUPERUSER, "postgres"), "cems_owner", uuid.UUID(int=0))
+        ) as conn:
             migrate.prepare(conn)
             migrate.migrate(conn)
         PATH.write_text(dumped(server, home, "postgres"))

@@ -18,6 +18,8 @@ def wait_until(fact: Callable[[], T], seconds: float = 20.0, what: str = "", *, 
     deadline = time.monotonic() + seconds
     while not (seen := fact()):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {seconds:g} s: {what or getattr(fact, '__name__', fact)} (last: {seen!r})")
+            raise TimeoutError(
+                f"not within {seconds:g} s: {what or getattr(fact, '__name__', fact)} (last: {seen!r})"
+            )
         time.sleep(every)
     return seen

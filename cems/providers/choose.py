@@ -18,7 +18,9 @@ def generator(settings: Settings) -> TextGenerator | None:
     return GeminiGenerator(settings.llm_model, settings.gemini_api_key, settings.gemini_base_url or None)
 
 
-def embedder(settings: Settings, progress: Callable[[int, int | None], None] | None = None) -> Embedder | None:
+def embedder(
+    settings: Settings, progress: Callable[[int, int | None], None] | None = None
+) -> Embedder | None:
     """The embedder; None where the settings ask for none. Fetches the local one's model file when it is not there.
 
     Raises:
@@ -28,7 +30,9 @@ def embedder(settings: Settings, progress: Callable[[int, int | None], None] | N
         return None
     if settings.embedder == "gemini":
         if not settings.gemini_api_key:
-            raise EmbedderUnavailable("the Gemini embedder needs CEMS_GEMINI_API_KEY; search uses keywords only")
+            raise EmbedderUnavailable(
+                "the Gemini embedder needs CEMS_GEMINI_API_KEY; search uses keywords only"
+            )
         from cems.providers.gemini import GeminiEmbedder
 
         return GeminiEmbedder(

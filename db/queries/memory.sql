@@ -98,3 +98,18 @@ where owner_id = %(owner)s and superseded_by = %(id)s;
 
 -- name: erase
 delete from memory where owner_id = %(owner)s and id = %(id)s;
+
+-- name: neighbours
+-- The ids just before and just after some ids: what a shortened id could be taken for.
+select w.id,
+       (select m.id from memory m where m.owner_id = %(owner)s and m.id < w.id order by m.id desc limit 1) as before,
+       (select m.id from memory m where m.owner_id = %(owner)s and m.id > w.id order by m.id limit 1) as after
+from unnest(%(ids)s::uuid[]) as w (id);
+
+-- name: belongings
+select (select count(*)::integer from embedding where owner_id = %(owner)s and memory_id = %(id)s) as vectors,
+       (select count(*)::integer from memory_source where owner_id = %(owner)s and memory_id = %(id)s) as sources,
+       (select count(*)::integer from memory_source where owner_id = %(owner)s and memory_id = %(id)s and line_uuid is not null) as lines,
+       (select count(distinct o.memory_id)::integer from memory_source s
+        join memory_source o on o.owner_id = s.owner_id and o.line_uuid = s.line_uuid and o.memory_id <> s.memory_id
+        where s.owner_id = %(owner)s and s.memory_id = %(id)s) as also_quoted_by;

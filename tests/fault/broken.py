@@ -10,7 +10,7 @@ from cems.errors import LostRace
 from cems.failpoint import failpoint
 from db import ingest
 from db.connect import Database
-from db.ingest import Cursor, Landing
+from db.ingest import Landing
 
 _right = ingest.land
 
@@ -24,9 +24,7 @@ def cursor_first(db: Database, landing: Landing, now: dt.datetime) -> int:
     before, after = landing.before, landing.after
     _right(db, Landing(before, after), now)
     failpoint("before_land_commit")
-    # The right function moves the cursor with the lines; here it has moved, and so it "moves" from there to there.
-    moved = Cursor(**{f.name: getattr(after, f.name) for f in dataclasses.fields(Cursor)})
-    try:
-        return _right(db, dataclasses.replace(landing, before=moved, after=after), now)
+    try:  # the lines, with a cursor that "moves" to where it is
+        return _right(db, dataclasses.replace(landing, before=after), now)
     except LostRace:
         return 0

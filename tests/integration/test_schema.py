@@ -17,7 +17,11 @@ from tests.conftest import admin
 
 
 def test_migrations_add_up_to_schema_sql(server: ServerInfo, dbname: str) -> None:
-    home = server.data.parent.parent if server.data.parent.name == "postgres" else Path(server.socket_dir).parent.parent
+    home = (
+        server.data.parent.parent
+        if server.data.parent.name == "postgres"
+        else Path(server.socket_dir).parent.parent
+    )
     found = schema_file.dumped(server, home, dbname)
     if server.version.split(".")[0] != "18":
         pytest.skip("db/schema.sql is as Postgres 18 writes it")
@@ -46,16 +50,25 @@ def test_every_table_is_under_row_level_security(sql: Connection) -> None:
 
 def test_one_owner_sees_nothing_of_another(server: ServerInfo, dbname: str, db: Database) -> None:
     with db.transaction() as conn:
-        conn.execute("insert into lease values (%s, 'x', %s, 'me', now(), now())", (db.owner_id, uuid.uuid4()))
-    with Database(Access(server.dsn("cems_writer", dbname), "cems_writer", uuid.uuid4())) as other, other.transaction() as conn:
+        conn.execute(
+            "insert into lease values (%s, 'x', %s, 'me', now(), now())", (db.owner_id, uuid.uuid4())
+        )
+    with (
+        Database(Access(server.dsn("cems_writer", dbname), "cems_writer", uuid.uuid4())) as other,
+        other.transaction() as conn,
+    ):
         assert conn.execute("select count(*) as n from lease").fetchone() == {"n": 0}
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            conn.execute("insert into lease values (%s, 'y', %s, 'me', now(), now())", (db.owner_id, uuid.uuid4()))
+            conn.execute(
+                "insert into lease values (%s, 'y', %s, 'me', now(), now())", (db.owner_id, uuid.uuid4())
+            )
 
 
 def test_without_an_owner_nothing_is_seen(sql: Connection, db: Database) -> None:
     with db.transaction() as conn:
-        conn.execute("insert into lease values (%s, 'x', %s, 'me', now(), now())", (db.owner_id, uuid.uuid4()))
+        conn.execute(
+            "insert into lease values (%s, 'x', %s, 'me', now(), now())", (db.owner_id, uuid.uuid4())
+        )
         conn.execute("select set_config('cems.owner_id', '', true)")
         assert conn.execute("select count(*) as n from lease").fetchone() == {"n": 0}
 
@@ -83,7 +96,9 @@ FORBIDDEN = (
 
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
-def test_case_X95_the_reader_cannot_write_whatever_it_sets(reader: Database, sql: Connection, statement: str) -> None:
+def test_case_X95_the_reader_cannot_write_whatever_it_sets(
+    reader: Database, sql: Connection, statement: str
+) -> None:
     assert sql.execute("select 1").fetchone()  # a superuser's session is there, to be attacked
     with connect(reader.access) as conn:
         conn.execute("set default_transaction_read_only = off")
@@ -103,7 +118,14 @@ def test_the_writer_deletes_only_where_erasing_needs_it(sql: Connection) -> None
     deletes = {table for (who, table), may in grants.items() if who == "cems_writer" and "DELETE" in may}
     assert deletes == {"memory", "memory_source", "embedding", "tombstone", "lease"}
     assert {may for (who, _), may in grants.items() if who == "cems_reader"} == {"SELECT"}
-    assert {t for who, t in grants if who == "cems_reader"} == {"project", "session", "memory", "memory_source", "embedding", "schema_migration"}
+    assert {t for who, t in grants if who == "cems_reader"} == {
+        "project",
+        "session",
+        "memory",
+        "memory_source",
+        "embedding",
+        "schema_migration",
+    }
 
 
 def test_a_program_meets_only_its_own_schema(server: ServerInfo, dbname: str) -> None:
@@ -122,9 +144,13 @@ def test_a_program_meets_only_its_own_schema(server: ServerInfo, dbname: str) ->
 
 @pytest.mark.parametrize(("vector", "fits"), [("[0,0]", False), ("[2,0]", False), ("[0.6,0.8]", True)])
 def test_only_unit_vectors_are_stored(sql: Connection, vector: str, fits: bool) -> None:
-    row = sql.execute("select public.vector_norm(%s::public.vector) between 0.99 and 1.01 as fits", (vector,)).fetchone()
+    row = sql.execute(
+        "select public.vector_norm(%s::public.vector) between 0.99 and 1.01 as fits", (vector,)
+    ).fetchone()
     assert row == {"fits": fits}
-    check = sql.execute("select pg_get_constraintdef(oid) as def from pg_constraint where conrelid = 'embedding'::regclass and contype = 'c'").fetchone()
+    check = sql.execute(
+        "select pg_get_constraintdef(oid) as def from pg_constraint where conrelid = 'embedding'::regclass and contype = 'c'"
+    ).fetchone()
     assert check and "vector_norm" in check["def"]
 
 

@@ -46,7 +46,11 @@ def imported(path: Path) -> set[str]:
     return {name for name in found if name.split(".")[0] in OURS}
 
 
-@pytest.mark.parametrize("path", [p for o in sorted(OURS) for p in sorted((ROOT / o).rglob("*.py"))], ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path",
+    [p for o in sorted(OURS) for p in sorted((ROOT / o).rglob("*.py"))],
+    ids=lambda p: str(p.relative_to(ROOT)),
+)
 def test_imports_follow_the_layers(path: Path) -> None:
     module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
     own = layer(module.removesuffix(".__init__"))

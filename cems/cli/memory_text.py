@@ -1,0 +1,103 @@
+"""How memories look on a terminal: the title, one line of what it is, and the body, wrapped to the terminal's width."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from rich.console import Console
+from rich.text import Text
+
+from cems.cli.output import clean, day, indented, moment
+from cems.models import Memory
+from cems.text import one_line, shorten
+
+BODY_SHOWN = 420
+"""Characters of a body in a list of results; `cems memory show` and `--full` give all."""
+_COLOURS = {"preference": "magenta", "decision": "blue", "deadend": "red", "bugfix": "green", "pattern": "cyan", "context": "yellow"}
+WORDS_OF = {"user": "the user", "assistant": "the assistant", "tool": "a tool's output"}
+
+
+def results(console: Console, found: Sequence[Memory], ids: Mapping[UUID, str], *, full: bool = False, bodies: bool = True) -> None:
+    """Print memories, one below the other."""
+    for index, memory in enumerate(found):
+        if index:
+            console.print()
+        console.print(Text(one_line(clean(memory.title), 400), style="bold" if memory.state == "active" else "strike"))
+        console.print(indented(_about(memory, ids[memory.id])))
+        if bodies and memory.body:
+            body = clean(memory.body) if full else shorten(one_line(clean(memory.body), 4000), BODY_SHOWN)
+            console.print(indented(Text(body, style="dim")))
+
+
+def detail(console: Console, memory: Memory, evidence: Sequence[Mapping[str, Any]]) -> None:
+    """Print one memory with all that is known of it."""
+    console.print(Text(clean(memory.title), style="bold"))
+    console.print(_about(memory, str(memory.id)))
+    if memory.body:
+        console.print()
+        console.print(Text(clean(memory.body)))
+    console.print()
+    seen = "once" if memory.seen_count == 1 else f"{memory.seen_count} times"
+    by = "by hand" if memory.author == "hand" else f"by {memory.author}"
+    facts = {
+        "happened": moment(memory.occurred_at),
+        "recorded": f"{moment(memory.recorded_at)} {by}; seen {seen}",
+        "confidence": f"{memory.confidence:.0%}, on the word of {WORDS_OF[memory.origin]}",
+        "concepts": ", ".join(memory.concepts),
+        "files": "\n".join(memory.files),
+    }
+    pairs(console, facts)
+    console.print()
+    if not evidence:
+        console.print(Text("No evidence: it was written by hand." if memory.author == "hand" else "No evidence is left."))
+        return
+    console.print(Text(f"Evidence ({len(evidence)})", style="bold"))
+    for source in evidence:
+        _source(console, source)
+
+
+def pairs(console: Console, facts: Mapping[str, str]) -> None:
+    """Print names and values in two columns; what is empty is left out."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in facts.items():
+        if value:
+            grid.add_row(name, Text(clean(value)))
+    console.print(indented(grid))
+
+
+def _source(console: Console, source: Mapping[str, Any]) -> None:
+    if source["source_memory_id"]:
+        console.print(indented(Text(f"memory {source['source_memory_id']}")))
+        return
+    who = WORDS_OF[source["origin"]]
+    session = clean(source["session_title"] or source["session"] or "a session")
+    agent = f", subagent {clean(source['agent'])}" if source["agent"] else ""
+    console.print(indented(Text(f"{who}, {moment(source['at'])}, in “{one_line(session, 120)}”{agent}")))
+    if source["quote"]:
+        console.print(indented(Text(f"“{clean(source['quote'])}”", style="italic"), 4))
+    where = [f"session {clean(source['session'])}"] if source["session"] and source["session_title"] else []
+    where += [clean(source["transcript"])] if source["transcript"] else []
+    for line in where:
+        console.print(indented(Text(line, style="dim", overflow="fold"), 4))
+
+
+def _about(memory: Memory, shown_id: str) -> Text:
+    """Kind, project, date and id, in one line."""
+    where = one_line(clean(memory.project), 40) if memory.project else "every project"
+    parts = [(memory.kind, _COLOURS[memory.kind]), (where, ""), (day(memory.occurred_at), "")]
+    if memory.layer != "observation":
+        parts.append((memory.layer, ""))
+    if memory.state != "active":
+        parts.append((memory.state, "red"))
+    parts.append((shown_id, "dim"))
+    line = Text()
+    for index, (text, style) in enumerate(parts):
+        line.append(" · " if index else "", style="dim")
+        line.append(text, style=style)
+    return line

@@ -1,0 +1,96 @@
+"""What users say about where and when, turned into what the database asks for: a project by name, identity, id or folder,
+and a time by date or age."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+import uuid
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cems import home, project
+from cems.errors import NotFound, UsageError
+from cems.project import Project
+from cems.settings import Settings
+from db import memories
+from db.connect import Database
+
+_AGE = re.compile(r"(\d{1,5})\s*(h|d|w|mo|y)")
+_HOURS = {"h": 1, "d": 24, "w": 7 * 24, "mo": 30 * 24, "y": 365 * 24}
+
+
+class Since(click.ParamType):
+    """A point in time: `2026-11-01`, `2026-11-01T09:30`, `today`, `yesterday`, or an age such as `6h`, `30d`, `2w`."""
+
+    name = "date or age"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dt.datetime:
+        """Dates are in the user's time zone."""
+        if isinstance(value, dt.datetime):
+            return value
+        now = dt.datetime.now().astimezone()
+        text = str(value).strip().lower()
+        today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        try:
+            if match := _AGE.fullmatch(text):
+                return now - dt.timedelta(hours=int(match[1]) * _HOURS[match[2]])
+            if text in ("today", "yesterday"):
+                return today - dt.timedelta(days=text == "yesterday")
+            found = dt.datetime.fromisoformat(text.upper())
+            return (found if found.tzinfo else found.astimezone()).astimezone(dt.UTC)
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no date (2026-11-01) and no age (6h, 30d, 2w, 3mo, 1y)", param, ctx)
+
+
+def find_projects(db: Database, settings: Settings, wanted: str) -> list[uuid.UUID]:
+    """The project a user means, as the database knows it.
+
+    Raises:
+        NotFound: nothing is known of it; UsageError: several projects have this name.
+    """
+    if not _is_path(wanted):
+        try:
+            return memories.find_project(db, wanted)
+        except NotFound:
+            if not Path(wanted).is_dir():
+                raise
+    folder = _folder(wanted)
+    found = project.resolve(folder, str(home.machine_id(settings.home)))
+    try:
+        return memories.find_project(db, str(found.id))
+    except NotFound:
+        pass
+    try:
+        return memories.find_project(db, folder)
+    except NotFound:
+        raise NotFound(f"nothing is known of {folder}", hint="`cems status` lists the projects") from None
+
+
+def named_project(db: Database, settings: Settings, wanted: str | None) -> Project:
+    """The project to store something for; a folder may be new, a name must be known; None: the current folder's."""
+    if wanted is None:
+        return project.resolve(os.getcwd(), str(home.machine_id(settings.home)))  # noqa: PTH109 - as the shell names it
+    if _is_path(wanted) and Path(wanted).expanduser().is_dir():
+        return project.resolve(_folder(wanted), str(home.machine_id(settings.home)))
+    ids = find_projects(db, settings, wanted)
+    row = next(row for row in memories.projects(db) if row["id"] == ids[0])
+    return Project(row["identity"], row["name"], row["root"])
+
+
+def only_one(**given: object) -> None:
+    """Refuse options that contradict each other."""
+    names = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
+    if len(names) > 1:
+        raise UsageError(f"{' and '.join(names)} exclude each other")
+
+
+def _is_path(text: str) -> bool:
+    return text in (".", "..") or text.startswith(("/", "./", "../", "~"))
+
+
+def _folder(text: str) -> str:
+    return os.path.abspath(Path(text).expanduser())
