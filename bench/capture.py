@@ -103,8 +103,7 @@ def write_load(root: Path, size: int) -> int:
         for name, data in files:
             if written >= size:
                 return written
-            prefix = b"%08x" % (0xC0000000 + copy)
-            renamed = _UUID.sub(lambda m, p=prefix: b'"' + m[1] + b'":"' + p, data)
+            renamed = _UUID.sub(rb'"\1":"' + b"%08x" % (0xC0000000 + copy), data)
             renamed = _YEAR.sub(b'"timestamp":"%04d' % (1980 + copy % 8000), renamed)
             target = root / "projects" / name.split("/")[0] / f"{uuid.uuid4()}.jsonl"
             target.parent.mkdir(parents=True, exist_ok=True)

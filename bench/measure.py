@@ -58,7 +58,8 @@ def repeat(times: int, measure: Callable[[], float]) -> float:
 def finish(result: Result, as_json: bool) -> None:
     """Print the result for people, and with `--json` as the last line for programs."""
     print(
-        f"{result.name}: {result.value:,.3g} {result.unit}; {result.reference_is}: {result.reference:,.3g}; ratio {result.ratio:.3f}"
+        f"{result.name}: {result.value:,.3g} {result.unit}; {result.reference_is}: {result.reference:,.3g}; "
+        f"ratio {result.ratio:.3f}"
     )
     for key, value in result.more.items():
         print(f"  {key}: {value}")

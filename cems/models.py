@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import uuid
 from typing import Any, Literal, get_args
+from uuid import UUID
 
 import msgspec
 
@@ -71,9 +71,9 @@ class ToolUse(msgspec.Struct, frozen=True, omit_defaults=True):
 class Line(msgspec.Struct, frozen=True):
     """A landed line: one record of a transcript, redacted and shortened, as the database keeps it."""
 
-    uuid: uuid.UUID
-    session_id: uuid.UUID
-    project_id: uuid.UUID
+    uuid: UUID
+    session_id: UUID
+    project_id: UUID
     kind: LineKind
     origin: Origin
     text: str
@@ -87,7 +87,7 @@ class Line(msgspec.Struct, frozen=True):
 class Evidence:
     """Where an observation comes from: a verbatim quote of one landed line."""
 
-    line: uuid.UUID
+    line: UUID
     quote: str
     origin: Origin
 
@@ -105,7 +105,7 @@ class Observation:
     """0 to 1."""
     evidence: tuple[Evidence, ...]
     occurred_at: dt.datetime
-    project_id: uuid.UUID
+    project_id: UUID
 
     @property
     def origin(self) -> Origin:
@@ -117,7 +117,7 @@ class Observation:
 class Memory:
     """A memory as it is read back."""
 
-    id: uuid.UUID
+    id: UUID
     layer: Layer
     kind: Kind
     title: str
@@ -141,7 +141,7 @@ class Memory:
         """A dict of JSON types, for `--json`."""
         out = dataclasses.asdict(self)
         return {
-            k: v.isoformat() if isinstance(v, dt.datetime) else str(v) if isinstance(v, uuid.UUID) else v
+            k: v.isoformat() if isinstance(v, dt.datetime) else str(v) if isinstance(v, UUID) else v
             for k, v in out.items()
         }
 

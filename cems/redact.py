@@ -5,13 +5,13 @@ about where it ends means all."""
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import hmac
 import re
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from cems.secret_names import Span
@@ -147,34 +147,43 @@ def _opening(text: str) -> re.Match[str] | None:
 
 # --- files that are nothing but secrets ---------------------------------------------------------------------
 
-_SECRET_FILE = re.compile(
-    r"""(?:
-      \.env(?:[.\-_].+)? | .+\.env | \.envrc | \.dev\.vars
-    | .+\.(?:pem|key|p12|pfx|p8|jks|keystore|kdbx?|ppk|ovpn|tfstate|agekey)(?:\.(?:backup|bak|old))?
-    | id_(?:rsa|dsa|ecdsa|ed25519)(?:[_.\-].*)?
-    | (?:.+[._\-])?(?:credentials?|secrets?)(?:[._\-](?!py|tsx?|jsx?|mjs|go|rs|java|rb|kt|swift|cs?|cpp|h|php|ex|exs|md|mdx|rst|html|css|vue|svelte|lock).*)?
-    | [._]netrc | \.?kubeconfig(?:\..+)? | .+\.kubeconfig | \.?pgpass(?:\.conf)? | \.npmrc | \.pypirc | \.yarnrc(?:\.yml)?
-    | \.git-credentials | \.htpasswd | \.dockercfg | \.dockerconfigjson | \.vault-token | \.boto | \.s3cfg | \.my\.cnf
-    | \.terraformrc | service[._\-]?account.*\.json | application_default_credentials\.json | client_secret.*\.json
-    | local\.settings\.json | shadow | gshadow
-    )\Z""",
-    re.VERBOSE | re.IGNORECASE,
-)
-_SECRET_PLACE = re.compile(
-    r"/(?:\.kube/config|\.docker/config\.json|\.aws/config|\.config/gh/hosts\.yml|\.gnupg/.+|\.ssh/(?!config|known_hosts|authorized_keys).+"
-    r"|\.config/rclone/rclone\.conf|run/secrets/.+|\.streamlit/secrets\.toml)\Z",
-    re.IGNORECASE,
-)
-_PUBLIC_FILE = re.compile(
-    r".+(?:\.pub|[._\-](?:example|sample|template|dist|tmpl|tpl|schema)(?:\..+)?)\Z", re.IGNORECASE
-)
+_SECRET_FILES = """
+    .env .env.* .env-* .env_* *.env .envrc .dev.vars
+    *.pem *.key *.p12 *.p8 *.pfx *.jks *.keystore *.kdb *.kdbx *.ppk *.ovpn *.agekey
+    id_rsa* id_dsa* id_ecdsa* id_ed25519*
+    credential credentials credential[._-]* credentials[._-]* *[._-]credential *[._-]credentials
+    *[._-]credential[._-]* *[._-]credentials[._-]*
+    secret secrets secret[._-]* secrets[._-]* *[._-]secret *[._-]secrets *[._-]secret.* *[._-]secrets.*
+    kubeconfig kubeconfig.* *.kubeconfig .netrc _netrc .pgpass pgpass.conf .npmrc .yarnrc.yml .pypirc .my.cnf
+    .git-credentials .htpasswd .dockercfg .dockerconfigjson .vault-token .boto .s3cfg .terraformrc *.tfstate
+    *.tfstate.backup client_secret*.json application_default_credentials.json *service[_-]account*.json
+    local.settings.json shadow gshadow
+"""
+_SECRET_PLACES = """
+    */.ssh/* */.gnupg/* */.kube/config */.docker/config.json */.aws/config */.config/gh/hosts.yml
+    */.config/rclone/rclone.conf */run/secrets/*
+"""
+# Names like those above which hold no secrets: public halves, examples, and code that is about secrets.
+_PUBLIC_FILES = """
+    *.pub known_hosts* authorized_keys* *[._-]example *[._-]example.* *[._-]sample *[._-]sample.* *.template
+    *.template.* *.dist *.tmpl *.tpl *.schema.json */.ssh/config
+    *.py *.pyi *.ts *.tsx *.js *.jsx *.mjs *.go *.rs *.java *.rb *.kt *.swift *.c *.h *.cpp *.cs *.php *.ex
+    *.exs *.md *.mdx *.rst *.html *.css *.vue *.svelte *.sql
+"""
+
+
+def _any_of(patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns.split()), re.IGNORECASE)
+
+
+_IS_SECRET_FILE, _IS_SECRET_PLACE, _IS_PUBLIC = map(_any_of, (_SECRET_FILES, _SECRET_PLACES, _PUBLIC_FILES))
 
 
 def is_secret_file(path: str) -> bool:
-    """Whether a file of this path holds secrets by its nature, so that nothing read from it should be
-    kept. Examples, templates, public keys and program code do not count."""
-    whole = path.strip().strip("\"'").replace("\\", "/")
-    name = PurePosixPath(whole).name
-    if not name or _PUBLIC_FILE.match(name):
+    """Whether a file of this path holds secrets by its nature, so that nothing read from it should be kept.
+    Examples, templates, public keys and program code do not count."""
+    whole = "/" + path.strip().strip("\"'").replace("\\", "/")
+    name = whole.rsplit("/", 1)[1]
+    if _IS_PUBLIC.match(name) or _IS_PUBLIC.match(whole):
         return False
-    return _SECRET_FILE.match(name) is not None or _SECRET_PLACE.search("/" + whole) is not None
+    return _IS_SECRET_FILE.match(name) is not None or _IS_SECRET_PLACE.match(whole) is not None

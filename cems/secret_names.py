@@ -14,6 +14,7 @@ from typing import NamedTuple
 from cems.secret_values import (
     digits_in,
     is_attribute,
+    is_base64,
     is_fingerprint,
     is_mixed,
     is_place,
@@ -233,7 +234,9 @@ def _read_value(text: str, start: int, after: re.Match[str], name: Name) -> Span
     if after["space"] and not option:
         option = _NETRC.search(text, max(0, start - 96), start) is not None
         if not option:
-            return _read_prose(text, at, name)
+            return _read_prose(text, at, name, stated=not after["space"].isspace())
+    if option and name.kind == "token" and name.demand is Demand.RANDOM:
+        name = name._replace(demand=Demand.MIXED)  # whoever types `--token x` means it
     quote = _OPENING_QUOTE.match(text, at)
     if quote:
         begin, end = quote.end(), _closing_quote(text, quote.end(), quote[1])
@@ -282,10 +285,14 @@ def _can_be_bare(
 
 def _is_clear(text: str, end: int, value: str) -> bool:
     """Whether a bare value is no variable: it is noise, or it has digits and its line ends with it."""
-    return looks_random(value) or (digits_in(value) >= 3 and _LINE_END.match(text, end) is not None)
+    return (
+        looks_random(value)
+        or is_base64(value)
+        or (digits_in(value) >= 3 and _LINE_END.match(text, end) is not None)
+    )
 
 
-def _read_prose(text: str, at: int, name: Name) -> Span | None:
+def _read_prose(text: str, at: int, name: Name, *, stated: bool) -> Span | None:
     """`the API key is …`, `ENV TOKEN …`: nothing but a blank between name and value, so only noise counts."""
     bare = _BARE.match(text, at)
     if bare is None or name.demand is Demand.RANDOM:
@@ -293,6 +300,8 @@ def _read_prose(text: str, at: int, name: Name) -> Span | None:
     end = at + len(bare[0].rstrip(".,:;!?)"))
     value = text[at : min(end, at + _SAMPLE)]
     secret = looks_random(value) and not (is_fingerprint(value) or is_place(value) or is_attribute(value))
+    if stated and name.kind == "password":
+        secret = len(value) >= 6 and 0 < digits_in(value) < len(value) and not is_stand_in(value)
     return Span(at, end, name.kind if secret else "")
 
 

@@ -162,7 +162,7 @@ _JOINED = (
     r"(?=[a-z0-9_.\-]{0,80}+"
     r"(?:[ \t]{0,16}[=:>,(]|[\\\"'`\]\x1b]|[ \t]{1,4}(?:is |was )?(?=[^\s0-9]{0,40}[0-9])\S{4}))"
 )
-_JOINED_LOOSELY = r"(?=[a-z0-9_.\-]{0,80}+(?:[ \t]{0,16}[=:>,(]|[\\\"'`\]\x1b]|[ \t]{1,4}\S{4}))"
+_JOINED_LOOSELY = r"(?=[a-z0-9_.\-]{0,80}+(?:[ \t]{0,16}[=:>,(]|[\\\"'`\]\x1b]|[ \t]{1,4}(?:is |was )?\S{4}))"
 _HINTS = tuple(
     re.compile(pattern)
     for pattern in (
@@ -304,8 +304,9 @@ _KEY_HEAD = r"(?:Proc-Type|DEK-Info|Version|Comment):[^\n\\]{0,80}"
 _KEY_LINES = re.compile(
     rf"(?:{_KEY_GAP}{{0,60}}+(?:{_KEY_HEAD}|[A-Za-z0-9+/=]{{16,}}+))++(?:{_KEY_GAP}{{1,60}}+[A-Za-z0-9+/=]{{1,15}}+)?"
 )
+# The same, read from the end to the beginning.
 _KEY_LINES_BACK = re.compile(
-    r"(?:[^A-Za-z0-9+/=]{0,60}+(?:[nrt]\\+)?[^A-Za-z0-9+/=]{0,60}+[A-Za-z0-9+/=]{16,}+)++"
+    r"(?:[^A-Za-z0-9+/=]{0,60}+(?:(?<=[\t→|])[0-9]{1,6}|[nrt]\\+)?[^A-Za-z0-9+/=]{0,60}+[A-Za-z0-9+/=]{16,}+)++"
 )
 _KEY_MATERIAL = re.compile(r"[A-Za-z0-9+/]{8}")
 
@@ -356,7 +357,8 @@ _COOKIE_NAME = re.compile(
     r"(?i)sess|sid\Z|auth|token|jwt|csrf|xsrf|remember|login|secret|_id\Z|\Aid\Z|connect\."
 )
 _USER_OPTION = re.compile(
-    r"-(?<=\s-)(?:u|U|-user|-proxy-user)(?:[ \t]{1,4}|=)?\\{0,6}[\"']?([^\s:\"'\\]{0,128}+):([^\s\"'\\]{1,256}+)"
+    r"-(?<=\s-)(?:u|U|-user|-proxy-user)(?:[ \t]{1,4}|=)?\\{0,6}[\"']?"
+    r"([^\s:\"'\\]{0,128}+):([^\s\"'\\]{1,256}+)"
 )
 
 

@@ -40,6 +40,7 @@ _FINGERPRINT = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _DIGIT = re.compile("[0-9]")
+_SIGNS = re.compile("[!@#^&*?~]")
 _SEGMENTS = re.compile(r"[A-Za-z0-9]+")
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 
@@ -83,10 +84,22 @@ def _is_noise(piece: str, *, with_digits: float) -> bool:
 
 def is_mixed(value: str) -> bool:
     """Whether a value has letters and digits as keys have, not as names with a number do."""
-    if looks_random(value):
+    if looks_random(value) or is_base64(value):
+        return True
+    if len(value) >= 10 and " " not in value and len(_SIGNS.findall(value)) >= 2 and _DIGIT.search(value):
         return True
     return any(
         len(piece) >= 8 and not piece.isalpha() and not piece.isdigit() for piece in _SEGMENTS.findall(value)
+    )
+
+
+def is_base64(value: str) -> bool:
+    """Whether a value is as long as an encoded key and has all that base64 is made of."""
+    return (
+        _BASE64.match(value) is not None
+        and _DIGIT.search(value) is not None
+        and not value.islower()
+        and not value.isupper()
     )
 
 

@@ -168,7 +168,7 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
     home = Path(env.get("CEMS_HOME") or default_home()).expanduser()
     from_file = _read_file(home / "config.toml")
     hints = get_type_hints(Settings, include_extras=True)
-    values: dict[str, Any] = {"home": Path(os.path.abspath(home))}
+    values: dict[str, Any] = {"home": home.absolute()}
     sources: dict[str, str] = {"home": "CEMS_HOME"} if env.get("CEMS_HOME") else {}
     for field in fields():
         if field.name == "home":
@@ -257,6 +257,6 @@ def _checked(settings: Settings) -> Settings:
             )
     if settings.embedding_dimensions > 3072:
         raise SettingsError(
-            f"CEMS_EMBEDDING_DIMENSIONS is {settings.embedding_dimensions}; an index holds at most 4,000 and the models give at most 3,072"
+            f"CEMS_EMBEDDING_DIMENSIONS is {settings.embedding_dimensions}; the models give at most 3,072"
         )
     return settings

@@ -16,10 +16,13 @@ _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\u
 
 # Words that say nothing about what a text is about; a stemmer's list would be larger and would drop "not".
 _STOP = frozenset(
-    "a an and are as at be been but by can could did do does for from had has have he her his how i if in into is it its "
-    "just me my of on or our she should so some than that the their them then there these they this those to too up us "
-    "was we were what when where which who why will with would you your about after all also any because before being "
-    "both each few more most other over same such through under until very while".split()
+    """
+    a an and are as at be been but by can could did do does for from had has have he her his how i if in
+    into is it its just me my of on or our she should so some than that the their them then there these
+    they this those to too up us was we were what when where which who why will with would you your
+    about after all also any because before being both each few more most other over same such through
+    under until very while
+    """.split()  # noqa: SIM905 - a list of words reads as words
 )
 
 

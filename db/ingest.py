@@ -77,7 +77,7 @@ class SetAside:
     """A complete line that could not be handled."""
 
     offset: int
-    bytes: int
+    length: int
     digest: bytes
     reason: str
     excerpt: str
@@ -246,11 +246,20 @@ def close_batch(
         )
 
 
-def claim(db: Database, now: dt.datetime, lease_time: dt.timedelta) -> Claimed | None:
-    """Take the oldest due batch under a lease; None where none is due. A crash afterwards only delays it."""
+def claim(
+    db: Database, now: dt.datetime, lease_time: dt.timedelta, machine: uuid.UUID | None = None
+) -> Claimed | None:
+    """Take the oldest due batch under a lease; None where none is due. A crash afterwards only delays it: until
+    the lease runs out, or until the next observer of the machine calls `free_claims`."""
     lease = uuid7()
     with db.transaction() as conn:
-        args = {"owner": db.owner_id, "now": now, "lease": lease, "lease_time": lease_time}
+        args = {
+            "owner": db.owner_id,
+            "now": now,
+            "lease": lease,
+            "lease_time": lease_time,
+            "machine": machine,
+        }
         row = conn.execute(SQL["ingest.claim_batch"], args).fetchone()
         if row is None:
             return None
@@ -260,6 +269,15 @@ def claim(db: Database, now: dt.datetime, lease_time: dt.timedelta) -> Claimed |
     failpoint("after_claim")
     lines = [_line(r) for r in rows]
     return Claimed(row["id"], lease, row["session_id"], row["attempts"], row["question"], lines)
+
+
+def free_claims(db: Database, machine: uuid.UUID) -> int:
+    """Give back every batch that an observer of this machine holds; returns how many. For an observer that knows
+    the one before it to be dead, or that lost its own claim with a connection. Whoever still works on one finds
+    it gone (LostRace)."""
+    with db.transaction() as conn:
+        args = {"owner": db.owner_id, "machine": machine}
+        return conn.execute(SQL["ingest.free_claims"], args).rowcount
 
 
 def finish(

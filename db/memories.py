@@ -213,8 +213,8 @@ def list_memories(db: Database, wanted: Filter) -> list[Memory]:
 
 def memory_of(row: Row) -> Memory:
     """A row of `memory.list` or of a search as a Memory."""
-    names = [f.name for f in dataclasses.fields(Memory)]
-    return Memory(**{n: tuple(row[n]) if n in ("concepts", "files") else row[n] for n in names})
+    fields: dict[str, Any] = {f.name: row[f.name] for f in dataclasses.fields(Memory)}
+    return Memory(**{**fields, "concepts": tuple(row["concepts"]), "files": tuple(row["files"])})
 
 
 def resolve_id(db: Database, text: str) -> uuid.UUID:

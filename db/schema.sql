@@ -1,4 +1,4 @@
--- The schema as it is: made from the migrations by `make schema`, compared with them by a test. Not run by anything.
+-- The schema as it is: made from the migrations by `make schema`, compared by a test. Not run by anything.
 
 CREATE SCHEMA cems;
 
@@ -15,6 +15,7 @@ CREATE TABLE cems.batch (
     not_before timestamp with time zone NOT NULL,
     attempts integer DEFAULT 0 NOT NULL,
     lease_id uuid,
+    leased_by uuid,
     leased_until timestamp with time zone,
     last_error text,
     observed_at timestamp with time zone,

@@ -72,9 +72,9 @@ def cut(lines: Sequence[Row], question: uuid.UUID | None, batch_size: int, flush
         current, size, shown = [], 0, asked
 
     for line in lines:
-        if current and line["kind"] == "prompt" and size >= batch_size:
-            close("size")
-        elif line["kind"] in ("call", "answer") and size >= batch_size * TURN_FACTOR:
+        turn_ends = bool(current) and line["kind"] == "prompt" and size >= batch_size
+        step_ends = line["kind"] in ("call", "answer") and size >= batch_size * TURN_FACTOR
+        if turn_ends or step_ends:
             close("size")
         current.append(line)
         size += line["bytes"]

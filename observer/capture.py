@@ -8,7 +8,7 @@ import collections
 import dataclasses
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import structlog
@@ -77,13 +77,19 @@ class Capture:
         clock: Clock,
         *,
         excluded: Callable[[str], bool] = lambda _cwd: False,
+        written_since: float = 0.0,
     ) -> None:
+        """Args:
+        excluded: whether sessions in a folder are never read.
+        written_since: transcripts last written before this Unix time are left out.
+        """
         self.report = Report()
         self._db = db
         self._machine = machine
         self._roots = transcript_roots
         self._redactor = redactor
         self._clock = clock
+        self._written_since_ns = int(written_since * 1e9)
         self._projects = Projects(machine, excluded)
         self._seen: dict[str, _Seen] | None = None
         self._states: collections.OrderedDict[str, Lines] = collections.OrderedDict()
@@ -114,7 +120,7 @@ class Capture:
         before = self.report.lines_landed
         present = 0
         for root in self._roots:
-            for found in scan(root, self._complain):
+            for found in self._scan(root):
                 present += 1
                 if stop is not None and stop.is_set():
                     break
@@ -127,7 +133,7 @@ class Capture:
         seen = self._seen or {path: _Seen(c) for path, c in ingest.cursors(self._db, self._machine).items()}
         total = 0
         for root in self._roots:
-            for found in scan(root, self._complain):
+            for found in self._scan(root):
                 known = seen.get(found.path)
                 total += max(0, found.size - (known.cursor.offset if known else 0))
         return total
@@ -136,6 +142,9 @@ class Capture:
         """Read the cursors anew at the next pass; after another process may have moved them."""
         self._seen = None
         self._states.clear()
+
+    def _scan(self, root: Path) -> Iterator[Found]:
+        return (f for f in scan(root, self._complain) if f.modified_ns >= self._written_since_ns)
 
     # ---- one transcript
 

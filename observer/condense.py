@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from cems.ids import record_uuid
+from cems.ids import derived, record_uuid
 from cems.models import LineKind, Origin, ToolUse
 from cems.redact import Redactor, is_secret_file, private_across_blocks
 from cems.text import sanitise, shorten
@@ -29,8 +29,15 @@ _ERROR_SEEN = 16 * 1024
 # reaches the kept text in half.
 _SEAM = 512
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_SHELL_PARTS = re.compile(r"[|;&\n]+")
+_PRINTING = frozenset(
+    "cat bat less more head tail grep rg egrep sed awk cut strings xxd hexdump od base64 jq yq nl tac diff sort sudo".split()
+)
 _WANTED = {"user", "assistant", "attachment", "system"}
 _RECALLED_CALLS = 400
+_QUEUED = 50
+_ATTACHES_PROMPTS = (2, 1, 101)
+"""From this version on a prompt typed meanwhile is an attachment."""
 
 
 class Row(msgspec.Struct):
@@ -64,11 +71,15 @@ class Condenser:
         self._agent = agent
         self._recalled: Callable[[], list[ToolUse]] | None = recalled
         self._calls: dict[str, ToolUse] = {}
+        self._queue: list[str] = []
+        self._version = ""
 
     def condense(self, record: Record) -> Row | str:
         """A row, or the name of the rule that skips the record."""
         kind = record.type
         if kind not in _WANTED:
+            if kind == "queue-operation":
+                return self._queue_operation(record)
             return kind if kind == "progress" else "no_uuid" if record.uuid is None else "unknown_type"
         if not record.uuid:
             return "no_uuid"
@@ -144,6 +155,25 @@ class Condenser:
             record,
             [prompt] if isinstance(prompt, str) else [b.text or "" for b in prompt if b.type == "text"],
         )
+
+    def _queue_operation(self, record: Record) -> Row | str:
+        """A prompt typed while the assistant worked. Newer versions attach it; older ones only say that it left the queue."""
+        text = _queued_text(record.content)
+        if record.operation == "enqueue" and text:
+            self._queue = [*self._queue[-_QUEUED:], text]
+        elif record.operation == "popAll":
+            self._queue.clear()
+        elif record.operation == "dequeue" and self._queue:
+            self._queue.pop(0)
+        elif record.operation == "remove":
+            queued = self._queue.pop(0) if self._queue else ""
+            text = text or queued
+            if text and record.timestamp and _before(self._version, _ATTACHES_PROMPTS):
+                record.uuid = str(
+                    derived("queued", record.sessionId or "", record.timestamp.isoformat(), text)
+                )
+                return self._prompt(record, [text])
+        return "no_uuid"
 
     # ---- by what it turned out to be
 
@@ -249,6 +279,7 @@ class Condenser:
         self, record: Record, kind: LineKind, origin: Origin, text: str, tools: list[ToolUse] | None = None
     ) -> Row:
         uuid = record.uuid or ""
+        self._version = record.version or self._version
         at = record.timestamp
         if at is not None and at.tzinfo is None:
             at = at.replace(tzinfo=dt.UTC)
@@ -263,6 +294,22 @@ class Condenser:
             sidechain=bool(record.isSidechain),
             cwd=record.cwd,
         )
+
+
+def _queued_text(raw: msgspec.Raw) -> str:
+    """The words of a queue operation, which are a string or a list of blocks."""
+    try:
+        content = msgspec.json.decode(raw, type=str | list[Block] | None) if bytes(raw) else None
+    except msgspec.DecodeError:
+        return ""
+    if isinstance(content, list):
+        return "\n".join(b.text for b in content if b.text)
+    return content or ""
+
+
+def _before(version: str, other: tuple[int, ...]) -> bool:
+    """Whether a version is known and older than another."""
+    return bool(version) and tuple(int(p) for p in re.findall(r"\d+", version)[:3]) < other
 
 
 def _copy_key(record: Record, kind: str, text: str, tools: list[ToolUse] | None) -> str | None:
@@ -298,4 +345,9 @@ def _shows_secret(call: ToolUse | None, record: Record) -> bool:
 
 
 def _command_shows_secret(command: str) -> bool:
-    return bool(command) and any(_is_secret(word.strip("\"'`;|&()<>")) for word in command.split())
+    """Whether a shell command prints a file of secrets."""
+    return any(
+        words[0].rpartition("/")[2] in _PRINTING and any(_is_secret(w.strip("\"'`()<>")) for w in words[1:])
+        for part in _SHELL_PARTS.split(command[:4000])
+        if (words := part.split())
+    )

@@ -7,11 +7,12 @@ import re
 
 _SDK = {"sdk-py", "sdk-ts", "sdk-cli", "sdk"}
 _TOOL_PLACES = re.compile(
-    r"/\.(?:claude-mem|cems|claude/plugins|codex-mem|mem0|memsearch)(?:/|$)|/cems/(?:postgres|work)(?:/|$)"
+    r"/\.(?:cems|[\w-]*mem(?:ory|ories)?|mem[\w-]*)(?:/|$)|/cems/(?:postgres|work)(?:/|$)"
 )
 # A machine's own prompt: it names a role or a job and hands over somebody else's conversation.
 _JOB = re.compile(
-    r"\A\s*(?:you are (?:a|an|the) [\w -]{0,40}(?:summari[sz]er|observer|memory|title generator|extractor|classifier|judge|archivist)\b"
+    r"\A\s*(?:you are (?:a|an|the) [\w -]{0,40}"
+    r"(?:summari[sz]er|observer|memory|title generator|extractor|classifier|judge|archivist)\b"
     r"|(?:please )?(?:summari[sz]e|analy[sz]e|extract|review|generate a (?:short )?title for) (?:the|this)(?: following)? "
     r"(?:session|conversation|transcript|coding session|chat)\b"
     r"|(?:below|following|here) is (?:a|the) (?:session |conversation )?transcript\b"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import uuid
 from collections.abc import Sequence
 
 import structlog
@@ -54,6 +55,7 @@ class Observing:
         *,
         attempts: int = 5,
         caps: Caps,
+        machine: uuid.UUID | None = None,
         lease_time: dt.timedelta = dt.timedelta(minutes=5),
         retry_delays: Sequence[float] = RETRY_DELAYS,
     ) -> None:
@@ -64,6 +66,7 @@ class Observing:
         self._clock = clock
         self._attempts = attempts
         self._caps = caps
+        self._machine = machine
         self._lease_time = lease_time
         self._delays = retry_delays
 
@@ -75,7 +78,7 @@ class Observing:
         """
         if isinstance(self._extractor, LlmExtractor):
             ledger.check(self._db, PURPOSE, self._caps, self._clock.now())
-        claimed = ingest.claim(self._db, self._clock.now(), self._lease_time)
+        claimed = ingest.claim(self._db, self._clock.now(), self._lease_time, self._machine)
         if claimed is None:
             return False
         try:

@@ -61,7 +61,10 @@ class Process:
         self._to_observe = threading.Event()
         self._failure: BaseException | None = None
         self._holder = uuid.uuid4()
-        self._lease = f"observer:{home.machine_id(settings.home)}"
+        self._machine = home.machine_id(settings.home)
+        self._lease = f"observer:{self._machine}"
+        self._ours = threading.Event()
+        """Set while the lease is held; what an observer before this one had claimed is free again then."""
         self._renewed = float("-inf")
         self._paused_until: dt.datetime | None = None
 
@@ -70,6 +73,7 @@ class Process:
         self._stop.set()
         self.wake.set()
         self._to_observe.set()
+        self._ours.set()
 
     def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Work until `shutdown`. Raises whatever ended one of the threads.
@@ -109,6 +113,7 @@ class Process:
             progress(count)
 
         self._hold_lease()
+        ingest.free_claims(self._db, self._machine)
         try:
             while (
                 self._capture.run_pass(once=True, stop=self._stop, progress=landed)
@@ -136,8 +141,14 @@ class Process:
                 raise
             # The lease was lost while the database was away: stop working until it is ours again.
             log.error("another observer took over; waiting", reason=str(error))
-            self._renewed = float("-inf") if self._stop.wait(self._settings.observer_poll_interval) else 0.0
+            self._ours.clear()
+            self._renewed = (
+                float("-inf") if self._stop.wait(self._settings.observer_poll_interval) else -_RENEW
+            )
             return
+        if not self._ours.is_set():
+            ingest.free_claims(self._db, self._machine)
+            self._ours.set()
         self._capture.run_pass(stop=self._stop, progress=lambda _bytes: self._hold_lease())
         if self._ready:
             ready, self._ready = self._ready, None
@@ -180,7 +191,10 @@ class Process:
             self._failure = error
             self.shutdown()
 
-    def _observe_round(self, _after_outage: bool) -> None:
+    def _observe_round(self, after_outage: bool) -> None:
+        self._ours.wait()
+        if after_outage:
+            ingest.free_claims(self._db, self._machine)
         self._to_observe.clear()
         wait = self._drain()
         self._to_observe.wait(wait)
@@ -226,7 +240,7 @@ class Process:
                         reason=type(error).__name__,
                     )
                 longest = min(LONGEST_WAIT, 0.5 * 2 ** min(failures, 10))
-                self._stop.wait(longest * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret
+                self._stop.wait(longest * random.uniform(0.5, 1.0))
             else:
                 if failures:
                     log.info("the database answers again", thread=name, failures=failures)

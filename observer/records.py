@@ -87,6 +87,7 @@ class Record(msgspec.Struct):
     sessionId: str | None = None
     session_id: str | None = None
     cwd: str | None = None
+    version: str | None = None
     isSidechain: bool | None = None
     agentId: str | None = None
     isMeta: bool | None = None

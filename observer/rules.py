@@ -104,7 +104,7 @@ def _found(turn: Turn) -> Iterator[_Found]:
 
 
 def _own_words(turn: Turn) -> list[Sentence]:
-    """What the user wrote in this batch, without documents they pasted: people write first and paste below."""
+    """What the user wrote in this batch, without what they pasted: people write first and paste below."""
     if turn.carried or turn.question is None or turn.question.origin != "user" or is_document(turn.asked):
         return []
     return sentences(turn.asked if len(turn.asked) <= _LONG else turn.asked[:_LONG].rpartition("\n")[0])

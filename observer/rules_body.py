@@ -100,11 +100,8 @@ def body_of(turn: Turn, chosen: Sentence, around: Sequence[Sentence], title: str
     say."""
     lines = []
     asked = one_line(turn.asked, _ASKED)
-    if (
-        len(asked.split()) >= _ASKED_WORDS
-        and not is_document(turn.asked)
-        and len(turn.asked) > len(chosen.raw) + _ASIDE * (chosen.raw in turn.asked)
-    ):
+    repeated = chosen.raw in turn.asked and len(turn.asked) <= len(chosen.raw) + _ASIDE
+    if len(asked.split()) >= _ASKED_WORDS and not repeated and not is_document(turn.asked):
         lines.append(f"Asked: {asked}")
     if why := _why(chosen, around, title):
         lines.append(why)

@@ -43,8 +43,8 @@ _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
 _TAG = re.compile(r"</?[a-zA-Z][\w-]*(?:\s[^<>]*)?>")
 _EMOJI = re.compile("[\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\ufe0f\u200d\u2705\u274c]+")
 _SPACES = re.compile(r"\s+")
-_ROLE = re.compile(r"^\s*(?:\*\*)?(?:user|human|assistant|agent|system)(?:\*\*)?:", re.I | re.M)
-_HEADINGS = re.compile(r"^\s*#{1,6}\s+\S", re.M)
+_ROLE = re.compile(r"^[ \t]*(?:\*\*)?(?:user|human|assistant|agent|system)(?:\*\*)?:", re.I | re.M)
+_HEADINGS = re.compile(r"^[ \t]*#{1,6}\s+\S", re.M)
 UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 """A character of a script whose words are short, and mostly not set apart by spaces."""
 
@@ -121,12 +121,12 @@ def sentences(text: str) -> list[Sentence]:
 
 
 def plain(text: str) -> str:
-    """Markdown taken off: emphasis, code ticks, links, tags and emoji; on one line."""
+    """Markdown taken off: emphasis, code ticks, links, tags and emoji; on one line, with one kind of apostrophe."""
     if "](" in text:
         text = _LINK.sub(r"\1", text)
     if "<" in text:
         text = _TAG.sub("", text)
-    text = _EMOJI.sub("", text.replace("**", "").replace("`", ""))
+    text = _EMOJI.sub("", text.replace("**", "").replace("`", "").replace("’", "'"))
     return _SPACES.sub(" ", text).strip(" *\t\n")
 
 

@@ -9,7 +9,7 @@ LIMIT = 120
 _SHORTEST = 40
 # Words in front of a statement that say nothing about it.
 _LEAD_IN = re.compile(
-    r"(?:(?:perfect|great|excellent|good(?: news| point| catch)?|ok(?:ay)?|yes|yep|no|"
+    r"(?:(?:perfect|excellent|(?:good|great)(?: news| point| catch)?|ok(?:ay)?|yes|yep|no|"
     r"right|sure|indeed|actually|interesting|ah+|oh|done|"
     r"fixed|committed|you'?re (?:absolutely |completely )?right|as (?:you )?(?:requested|"
     r"expected|discussed)|i see|a (?:couple|few) (?:of )?things|in (?:short|summary)|"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
-import os
 import random
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import structlog
 
@@ -48,12 +48,12 @@ def reach(settings: Settings, stop: threading.Event, *, progress: Progress = qui
                 raise
             if wait == 0.5:
                 log.warning("degraded: the database does not answer; waiting", reason=str(error))
-        stop.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret
+        stop.wait(wait * random.uniform(0.5, 1.0))
         wait = min(LONGEST_WAIT, wait * 2)
 
 
-def capture(db: Database, settings: Settings, clock: Clock) -> Capture:
-    """The landing side alone."""
+def capture(db: Database, settings: Settings, clock: Clock, *, written_since: float = 0.0) -> Capture:
+    """The landing side alone. Transcripts last written before `written_since` (Unix time) are left out."""
     redactor = Redactor(home.redaction_key(settings.home))
     return Capture(
         db,
@@ -62,6 +62,7 @@ def capture(db: Database, settings: Settings, clock: Clock) -> Capture:
         redactor,
         clock,
         excluded=excluder(settings),
+        written_since=written_since,
     )
 
 
@@ -72,16 +73,18 @@ def process(
     clock: Clock | None = None,
     watch: bool = True,
     fetching: Callable[[int, int | None], None] | None = None,
+    written_since: float = 0.0,
 ) -> tuple[Process, Capture, Observing, Embedding | None]:
     """A whole observer.
 
     Args:
         watch: use file events, where the settings allow it.
         fetching: told the progress of fetching the embedder's model file.
+        written_since: transcripts last written before this Unix time are left out.
     """
     clock = clock or SystemClock()
     caps = Caps(settings.llm_daily_calls, settings.llm_daily_tokens)
-    capturing = capture(db, settings, clock)
+    capturing = capture(db, settings, clock, written_since=written_since)
     observing = Observing(
         db,
         extractor(settings),
@@ -89,6 +92,7 @@ def process(
         clock,
         attempts=settings.extraction_attempts,
         caps=caps,
+        machine=home.machine_id(settings.home),
     )
     found = embedder(settings, fetching)
     embedding = Embedding(db, found, clock, caps) if found else None
@@ -120,7 +124,7 @@ def embedder(
 
 def excluder(settings: Settings) -> Callable[[str], bool]:
     """Whether a session's folder is one of those never read."""
-    patterns = [os.path.expanduser(p).rstrip("/") for p in settings.observer_exclude_projects]
+    patterns = [str(Path(p).expanduser()) for p in settings.observer_exclude_projects]
 
     def excluded(cwd: str) -> bool:
         parts = cwd.rstrip("/")

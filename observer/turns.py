@@ -26,6 +26,8 @@ _LOOKS = re.compile(
 )
 # What stands in quotes may hold separators of its own.
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
+# Output sent into a file.
+_WRITES = re.compile(r"(?<![\d&<>=-])>>?\s*(?!/dev/null|[&>=])[\w./~$\"']")
 _BEFORE = re.compile(r"^(?:(?:\w+=\S+|sudo|time|command|do|then|else|if|while|!) +)+")
 _SEPARATORS = re.compile(r"\s*(?:&&|\|\||;|\||\n)\s*")
 _STATES = re.compile(
@@ -35,10 +37,11 @@ _STATES = re.compile(
     r"convention|policy|avoid|"
     r"no longer|switch(?:ed)? to|going forward|make sure|keep in mind|important|reverted?|"
     r"rolled? back|root cause|because|"
-    r"hate|only|no more|negotiable|every time|stop \w+ing|dont|instead|went with|chose|fixed|"
+    r"hate|only|no more|negotiable|every time|whenever|stop \w+ing|dont|instead|went with|chose|fixed|"
     r"owns?|owner|job|"
-    r"immer|nie(?:mals)?|ab (?:jetzt|sofort)|künftig|bitte keine|weil|"
-    r"siempre|nunca|prefiero|porque|toujours|jamais|désormais|parce que)\b|"
+    r"immer|nie(?:mals)?|ab (?:jetzt|sofort)|künftig|(?:bitte|möchte|will) keine?|wir (?:nutzen|verwenden)|weil|"
+    r"siempre|nunca|prefiero|a partir de|usamos|no uses|porque|"
+    r"toujours|jamais|désormais|préfère|n'utilise[zs]?|on utilise|parce que)\b|今後|以后|今后|앞으로|"
     r"\b(?:prod|production|staging|stage|dev|ci|server|host|cluster)\b.{0,40}\d+\.\d",
     re.I,
 )
@@ -114,8 +117,11 @@ class Turn:
     @property
     def project_id(self) -> uuid.UUID:
         """The project most of the turn's own lines belong to."""
-        own = [line.project_id for line in self.lines if line is not self.question or not self.carried]
-        return collections.Counter(own).most_common(1)[0][0]
+        own: list[uuid.UUID] = [
+            line.project_id for line in self.lines if line is not self.question or not self.carried
+        ]
+        counted = collections.Counter(own)
+        return max(counted, key=counted.__getitem__)
 
     def matters(self) -> bool:
         """Whether anything can be learnt: it changed a file, ran a real command, or states a rule, a
@@ -153,7 +159,7 @@ def turns_of(lines: Sequence[Line], carried_question: uuid.UUID | None = None) -
 def is_real_command(command: str) -> bool:
     """Whether a shell command does more than look."""
     parts = [p for p in _SEPARATORS.split(_QUOTED.sub("''", command.strip())) if p]
-    return any(not _LOOKS.match(_BEFORE.sub("", part)) for part in parts)
+    return bool(_WRITES.search(command)) or any(not _LOOKS.match(_BEFORE.sub("", part)) for part in parts)
 
 
 def states_something(text: str) -> bool:

@@ -56,6 +56,8 @@ class Watcher:
                 observer.schedule(_Wake(self.wake), str(root), recursive=True, event_filter=_EVENTS)
             observer.start()
         except OSError as error:
+            if observer.is_alive():
+                observer.stop()
             if not self._complained:
                 self._complained = True
                 log.warning(

@@ -31,7 +31,7 @@ _PLAN = _re(
     r"ready (?:to|for)|to (?:fix|debug|do|test|add|make|verify|address)|"
     r"ich werde|lass mich|voy a|vamos a|je vais|次に)"
 )
-_INTENT = _re(r"\b(?:i'll|let me|i will|i'm going to|we'll|we will)\b")
+_INTENT = _re(r"\b(?:i'll|let me|i will|i'm going to|we'll|we will|so i'm \w+ing)\b")
 _OFFER = _re(
     r"\b(?:would you like|want me to|should i|shall i|do you want|let me know|"
     r"say the word|happy to|feel free)\b"
@@ -68,7 +68,7 @@ _TRANSIENT = _re(
 _THIS = _re(r"\bthis (?:bug|issue|error|problem|change|approach)\b")
 _PASSING = _re(
     r"^(?:the )?(?:push|commit|build|tests?|typecheck|edit|command|hook|ci|"
-    r"check)s? (?:is |are |was )?fail|^already\b"
+    r"check)s? (?:is |are |was )?fail|^(?:already|verified|validated|confirmed)\b"
 )
 _HALF = _re(
     r"^(?:when|if|since|after|before|while|although|once|unless|wenn|cuando|si|"
@@ -202,7 +202,7 @@ def fault_of(sentence: Sentence, by_user: bool) -> float:
     against = sum(weight for weight, pattern in _AGAINST if pattern.search(text))
     if _HEDGE.search(text):
         # A user who thinks something is so often knows; an assistant that does is guessing.
-        against += 0.15 if by_user else 0.35
+        against += 0.15 if by_user else 0.5
     if text.endswith(":"):
         against += 0.1
     if len(text) > _LONG:

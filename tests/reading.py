@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import uuid
 from pathlib import Path
+from uuid import UUID
 
 import msgspec
 
@@ -17,9 +18,9 @@ MACHINE = uuid.UUID("00000000-0000-4000-8000-00000000cafe")
 
 
 class _Landed(msgspec.Struct):
-    uuid: uuid.UUID
-    session_id: uuid.UUID
-    project_id: uuid.UUID
+    uuid: UUID
+    session_id: UUID
+    project_id: UUID
     kind: str
     origin: str
     text: str

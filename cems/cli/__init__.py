@@ -98,7 +98,7 @@ def main(args: Sequence[str] | None = None) -> int:
         command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "cems"
         return _fail(argv, error.format_message(), f"`{command} --help` explains it", error.exit_code)
     except CemsError as error:
-        return _fail(argv, str(error), error.hint, error.exit_code)
+        return _fail(argv, str(error), error.hint, error.exit_code, getattr(error, "details", ()))
     except Exception as error:
         if (outage := _outage(error)) is None:
             raise
@@ -106,14 +106,16 @@ def main(args: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _fail(argv: list[str], message: str, hint: str, code: int) -> int:
+def _fail(argv: list[str], message: str, hint: str, code: int, details: Sequence[str] = ()) -> int:
     """Say what went wrong, for people on standard error and with --json for programs on standard output."""
     from cems.cli import output
 
+    for detail in details:
+        click.echo(output.clean(detail), err=True)
     output.error(message, hint)
     options = argv[: argv.index("--")] if "--" in argv else argv
     if "--json" in options:
-        output.document({"error": message, "hint": hint})
+        output.document({"error": message, "hint": hint} | ({"details": list(details)} if details else {}))
     return code
 
 

@@ -34,6 +34,16 @@ _SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
 Short = Annotated[str, msgspec.Meta(max_length=300)]
 
 
+class Refused(UsageError):
+    """Lines cannot be used, so nothing was stored."""
+
+    hint = "`cems memory add --help` lists the fields of a line"
+
+    def __init__(self, message: str, details: list[str]) -> None:
+        super().__init__(message)
+        self.details = details
+
+
 class Given(msgspec.Struct, forbid_unknown_fields=True):
     """One memory as it is given; `title`, or `text` whose first sentence becomes the title."""
 
@@ -169,7 +179,7 @@ def _decoded(line: bytes) -> Given | str:
 
 def _made(one: Given, redactor: Redactor, settings: Settings, project_of: Callable[[str | None], Project]) -> HandWritten | str:
     """The memory to store, or why it cannot be."""
-    from db.memories import HandWritten, Stored
+    from db.memories import HandWritten
 
     if bool(one.title.strip()) == bool(one.text.strip()):
         return "it needs a title or a text, one of the two"
@@ -179,8 +189,9 @@ def _made(one: Given, redactor: Redactor, settings: Settings, project_of: Callab
         return "project and everywhere exclude each other"
     if one.text and one.body:
         return "a text is divided into title and body; give title and body instead"
-    title, body = (one.title, one.body) if one.title.strip() else split(one.text)
-    title, body = " ".join(redactor.redact(title).split()), redactor.redact(body).strip()
+    # Redacted before it is divided: what is private may span sentences.
+    title, body = (redactor.redact(one.title), redactor.redact(one.body)) if one.title.strip() else split(redactor.redact(one.text))
+    title, body = " ".join(title.split()), body.strip()
     if not title:
         return "nothing is left after what is private was taken out"
     for name, length, limit in (("title", len(title), TITLE_LIMIT), ("body", len(body), BODY_LIMIT)):
@@ -211,7 +222,7 @@ def _refuse(problems: list[tuple[int, str]], count: int) -> None:
     """Say what is wrong with each entry, and store nothing."""
     if problems[0][0] == 0:
         raise UsageError(problems[0][1])
-    shown = "; ".join(f"line {number}: {reason}" for number, reason in problems[:PROBLEMS_SHOWN])
-    more = f"; and {len(problems) - PROBLEMS_SHOWN} more" if len(problems) > PROBLEMS_SHOWN else ""
-    raise UsageError(f"{output.many(len(problems), 'line')} of {count} cannot be used, so nothing was stored: {shown}{more}",
-                     hint="`cems memory add --help` lists the fields")
+    details = [f"line {number}: {reason}" for number, reason in problems[:PROBLEMS_SHOWN]]
+    if len(problems) > PROBLEMS_SHOWN:
+        details.append(f"and {len(problems) - PROBLEMS_SHOWN:,} more")
+    raise Refused(f"{len(problems):,} of {output.many(count, 'line')} cannot be used, so nothing was stored", details)

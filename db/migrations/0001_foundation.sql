@@ -69,6 +69,7 @@ create table batch (
     not_before timestamptz not null,
     attempts integer not null default 0,
     lease_id uuid,
+    leased_by uuid,
     leased_until timestamptz,
     last_error text,
     observed_at timestamptz,

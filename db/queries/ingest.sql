@@ -56,7 +56,7 @@ on conflict do nothing;
 
 -- name: set_aside
 insert into set_aside (owner_id, id, transcript_id, generation, "offset", bytes, digest, reason, excerpt, created_at)
-values (%(owner)s, %(id)s, %(transcript)s, %(generation)s, %(offset)s, %(bytes)s, %(digest)s, %(reason)s, %(excerpt)s,
+values (%(owner)s, %(id)s, %(transcript)s, %(generation)s, %(offset)s, %(length)s, %(digest)s, %(reason)s, %(excerpt)s,
         %(now)s)
 on conflict do nothing;
 
@@ -98,13 +98,19 @@ update line set batch_id = %(batch)s
 where owner_id = %(owner)s and uuid = any(%(uuids)s) and batch_id is not distinct from %(from_batch)s;
 
 -- name: claim_batch
-update batch set attempts = attempts + 1, lease_id = %(lease)s, leased_until = %(now)s + %(lease_time)s
+update batch set attempts = attempts + 1, lease_id = %(lease)s, leased_by = %(machine)s,
+    leased_until = %(now)s + %(lease_time)s
 where owner_id = %(owner)s and id = (
     select id from batch
     where owner_id = %(owner)s and status = 'pending' and not_before <= %(now)s
       and (leased_until is null or leased_until <= %(now)s)
     order by id limit 1 for update skip locked)
 returning id, session_id, attempts, question, closed_by;
+
+-- name: free_claims
+-- The attempt is given back: nothing came out of it that speaks against the batch.
+update batch set lease_id = null, leased_until = null, attempts = attempts - 1
+where owner_id = %(owner)s and status = 'pending' and leased_by = %(machine)s and lease_id is not null;
 
 -- name: batch_lines
 select uuid, session_id, project_id, kind, origin, text, tools, coalesce(at, landed_at) as at, bytes

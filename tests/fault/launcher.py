@@ -56,18 +56,18 @@ def observe(options: argparse.Namespace, *, arm: bool) -> int:
     if options.broken:
         broken.install()
     if arm:
-        chance = random.Random()  # noqa: S311 - when to die is no secret
+        chance = random.Random()
         for item in options.failpoint:
             name, _, probability = item.partition(":")
             armed[name] = lambda p=float(probability or 1): chance.random() < p and os.kill(os.getpid(), signal.SIGKILL)
     stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    threading.Thread(target=lambda: signal.sigwait({signal.SIGTERM}) and stop.set(), daemon=True).start()
     try:
         with LOCKS[options.lock](settings), observer.start.reach(settings, stop) as db:
             process = observer.start.process(db, settings)[0]
-            signal.signal(signal.SIGTERM, lambda *_: process.shutdown())
-            if not stop.is_set():
-                process.run(ready=lambda: say(ready=os.getpid()))
+            threading.Thread(target=lambda: stop.wait() and process.shutdown(), daemon=True).start()
+            process.run(ready=lambda: say(ready=os.getpid()))
     except CemsError as error:
         say(error=type(error).__name__, message=str(error))
         return error.exit_code

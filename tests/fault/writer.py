@@ -122,7 +122,7 @@ class Writer:
             self.torn(f, segment.data)
         to.segments.append(segment)
 
-    def torn(self, f: Any, data: bytes) -> None:  # noqa: ANN401 - an unbuffered file
+    def torn(self, f: Any, data: bytes) -> None:
         cut = self.rng.randint(0, len(data))
         f.write(data[:cut])
         time.sleep(self.rng.random() * 0.002)

@@ -74,7 +74,7 @@ def test_without_an_owner_nothing_is_seen(sql: Connection, db: Database) -> None
 
 
 FORBIDDEN = (
-    "insert into memory_source (owner_id, id, memory_id, origin, recorded_at) values (gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'user', now())",
+    "insert into tombstone values (gen_random_uuid(), 'x', null, gen_random_uuid(), now())",
     "update memory set pinned = true",
     "delete from memory",
     "truncate memory",

@@ -267,7 +267,7 @@ def test_scripts_reach_a_server_in_another_process() -> None:
             process.kill()
 
 
-def _post(url: str, data: object) -> Any:  # noqa: ANN401 - whatever JSON comes
+def _post(url: str, data: object) -> Any:
     import httpx2
 
     answer = httpx2.get(url) if data is None else httpx2.post(url, json=data)

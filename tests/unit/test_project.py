@@ -53,7 +53,7 @@ def test_urls_of_one_remote_agree(url: str) -> None:
     "url", ["/srv/git/repo.git", "../other", "file:///srv/git/repo", "C:\\code\\repo", "", "https://host/"]
 )
 def test_a_local_remote_is_no_identity(url: str) -> None:
-    assert canonical_remote(url) is None or ":" in url and "\\" in url
+    assert canonical_remote(url) is None or (":" in url and "\\" in url)
 
 
 def test_subfolder_worktree_and_symlink_share_their_repository(tmp_path: Path) -> None:

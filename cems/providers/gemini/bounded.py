@@ -27,7 +27,7 @@ class BoundedClient(httpx2.Client):
         super().__init__(timeout=None, follow_redirects=False)
         self._max_bytes = max_bytes
 
-    def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401 - as above it
+    def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request and read its answer; the request's read timeout is the time for all of it.
 
         Raises:
