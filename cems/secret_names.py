@@ -177,6 +177,7 @@ _LONGEST_NAME = 80
 _LONGEST_QUOTED = 4096
 _SAMPLE = 256  # so much of a value is enough to judge it
 _DEEPEST = 4
+_SHORTEST = {Demand.ANY: 4, Demand.MIXED: 8, Demand.RANDOM: 12}
 
 
 def find_assignments(text: str, anchors: Iterable[int]) -> Iterator[Span]:
@@ -259,6 +260,8 @@ def _read_bare(text: str, start: int, at: int, after: re.Match[str], name: Name,
         return None
     begin, end = at, at + len(bare[0].rstrip(".,:;!?)"))
     value = text[begin : min(end, begin + _SAMPLE)]
+    if len(value) < _SHORTEST[name.demand]:
+        return Span(begin, end, "")
     secret = _can_be_bare(text, start, end, after, name, value, data=shell or option)
     secret = secret and is_secret_value(value, name, quoted=shell or option)
     return Span(begin, end, name.kind if secret else "")
@@ -330,7 +333,7 @@ def _bare_word_is_data(text: str, start: int, end: int, after: re.Match[str], sh
 def is_secret_value(value: str, name: Name, *, quoted: bool) -> bool:
     """Whether a value under such a name is a secret. `quoted` also stands for a bare value that cannot be
     code."""
-    if len(value) < (4 if name.demand is Demand.ANY else 8) or is_stand_in(value):
+    if len(value) < _SHORTEST[name.demand] or is_stand_in(value):
         return False
     if not quoted and (is_attribute(value) or _is_own_name(value)):
         return False

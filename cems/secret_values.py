@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-_PLACEHOLDER_SIGNS = re.compile(r"[$<{\[]|%(?:[sdvr(]|[A-Za-z_]+%)|\*\*|\.\.\.|…")
+_PLACEHOLDER_SIGNS = re.compile(r"[$<{\[\]]|%(?:[sdvr(]|[A-Za-z_]+%)|\*\*|\.\.\.|…")
 _SAME_CHARACTER = re.compile(r"(.)\1*\Z", re.DOTALL)
 _CONSTANT = re.compile(r"[A-Z]+(?:_[A-Z]+)+\Z")
 

@@ -158,8 +158,10 @@ def turns_of(lines: Sequence[Line], carried_question: uuid.UUID | None = None) -
 
 def is_real_command(command: str) -> bool:
     """Whether a shell command does more than look."""
-    parts = [p for p in _SEPARATORS.split(_QUOTED.sub("''", command.strip())) if p]
-    return bool(_WRITES.search(command)) or any(not _LOOKS.match(_BEFORE.sub("", part)) for part in parts)
+    bare = _QUOTED.sub("''", command.strip())
+    if _WRITES.search(bare):
+        return True
+    return any(not _LOOKS.match(_BEFORE.sub("", part)) for part in _SEPARATORS.split(bare) if part)
 
 
 def states_something(text: str) -> bool:

@@ -21,7 +21,7 @@ from observer.rules import RuleExtractor
 from observer.rules_standing import standing
 from observer.rules_text import sentences
 from observer.rules_title import LIMIT, title_of
-from observer.turns import Turn, turns_of
+from observer.turns import Turn, is_real_command, states_something, turns_of
 from tests.reading import lines_of
 from tests.sample_sessions import SAMPLES
 
@@ -248,6 +248,7 @@ NO_RULES = (
 @pytest.mark.parametrize("words", [w for of_one in RULES.values() for w in of_one])
 def test_standing_rules_are_known_in_several_languages(words: str) -> None:
     assert [o.kind for o in observe(asked(words), answered("Ok."))] == ["preference"]
+    assert states_something(words)
 
 
 @pytest.mark.parametrize("words", NO_RULES)
@@ -362,6 +363,22 @@ def test_code_tables_logs_and_diffs_are_not_read(text: str) -> None:
 def test_the_placeholder_of_a_secret_never_stands_in_a_title() -> None:
     answer = "The root cause was that `DSN` was [secret:dsn:0a1b2c] because the file was stale."
     assert observe(asked("it fails"), *ran("make"), answered(answer)) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "real"),
+    [
+        ("grep -E 'a|b' x | head", False),
+        ('git log --oneline | grep -E "(fix|feat)" | head -3', False),
+        ("find . -name '*.ts' 2>/dev/null", False),
+        ("FOO=1 ls; cat x && wc -l y 2>&1", False),
+        ("echo done > state.txt", True),
+        ("cat x | tee y", True),
+        ("cd x && make", True),
+    ],
+)
+def test_a_command_that_only_looks_is_no_work(command: str, real: bool) -> None:
+    assert is_real_command(command) is real
 
 
 # ---- titles and bodies
