@@ -173,15 +173,21 @@ class Capture:
         self, file: TranscriptFile, found: Found, seen: _Seen, once: bool, progress: Callable[[int], None]
     ) -> None:
         start, generation = seen.cursor.offset, seen.cursor.generation
-        if not file.still_valid(seen.cursor):
-            log.info("transcript was rewritten; reading it again", transcript=str(seen.cursor.id))
-            start, generation, seen.searched_to = 0, generation + 1, 0
-            self._states.pop(found.path, None)
-            self.report.rewound += 1
         quiet = seen.unchanged(found)
+        if not quiet and found.size <= seen.searched_to:
+            seen.searched_to = 0  # it did not grow: what was searched is something else by now
         while True:
-            chunk, seen.searched_to = file.read_lines(start, seen.searched_to)
+            chunk, searched_to = file.read_lines(start, seen.searched_to)
             failpoint("after_read")
+            # Looked at after each read, not once before all of them: a rewrite between two chunks would otherwise pass for
+            # what was read, with all that the new content has before this place unseen.
+            if start and not file.still_valid(seen.cursor):
+                log.info("transcript was rewritten; reading it again", transcript=str(seen.cursor.id))
+                start, generation, seen.searched_to = 0, seen.cursor.generation + 1, 0
+                self._states.pop(found.path, None)
+                self.report.rewound += 1
+                continue
+            seen.searched_to = searched_to
             length = chunk.too_long or len(chunk.data)
             if not length:
                 break

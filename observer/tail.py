@@ -55,7 +55,7 @@ class TranscriptFile:
         """Whether the bytes before the cursor are those that were read."""
         if cursor.offset == 0:
             return True
-        if self.stat.st_size < cursor.offset:
+        if os.fstat(self._fd).st_size < cursor.offset:
             return False
         head = self._read(0, cursor.head_length)
         marker = self._read(cursor.offset - cursor.marker_length, cursor.marker_length)
@@ -80,11 +80,14 @@ class TranscriptFile:
         if start == offset and len(data) < CHUNK:
             return Chunk(b"", tail=data, at_end=True), 0
         end = self._find_newline(max(start, offset + len(data)))
+        if end - offset > LINE_LIMIT and searched_to:
+            end = self._find_newline(offset)  # the line may have been rewritten since it was searched
         if end < 0:
             return Chunk(b"", at_end=True), -end
         if end - offset > LINE_LIMIT:
             return Chunk(b"", too_long=end - offset), 0
-        return Chunk(self._read(offset, end - offset)), 0
+        data = self._read(offset, end - offset)  # shorter where the file is being truncated
+        return Chunk(data[: data.rfind(b"\n") + 1], at_end=not data.endswith(b"\n")), 0
 
     def _find_newline(self, position: int) -> int:
         """The offset after the next newline, or minus the offset of the file's end."""
