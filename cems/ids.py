@@ -30,3 +30,12 @@ def record_uuid(text: str) -> uuid.UUID:
         return uuid.UUID(text)
     except ValueError:
         return derived("record", text)
+
+
+SHORT = 10
+"""Hex digits of a short id: the last ones of a UUIDv7 are random, so ten name one of a million memories all but surely."""
+
+
+def short(memory: uuid.UUID) -> str:
+    """The id people and agents see and type."""
+    return memory.hex[-SHORT:]

@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import hashlib
-import os
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -323,8 +322,14 @@ def short_ids(db: Database, wanted: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]
     for row in rows:
         for other in (row["before"], row["after"]):
             if other is not None:
-                length = max(length, len(os.path.commonprefix([str(row["id"]), str(other)])) + 1)
+                length = max(length, shared_length(row["id"], other) + 1)
     return {i: str(i)[:length] for i in wanted}
+
+
+def shared_length(one: uuid.UUID, other: uuid.UUID) -> int:
+    """How many characters two ids have in common at their beginning."""
+    pairs = enumerate(zip(str(one), str(other), strict=True))
+    return next((i for i, (a, b) in pairs if a != b), len(str(one)))
 
 
 def belongings(db: Database, memory: uuid.UUID) -> Row:

@@ -4,16 +4,15 @@ Nothing here is deleted; a batch goes back into the queue, a line is marked as r
 from __future__ import annotations
 
 import datetime as dt
-import os
+import itertools
 import uuid
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from cems.errors import NotFound
 from db.connect import Database, Row
+from db.memories import SHORT_ID, shared_length
 from db.queries import SQL
-
-SHORT_ID = 13
 
 
 class Ref(NamedTuple):
@@ -78,6 +77,6 @@ def short_ids(ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
     """For each id its shortest beginning that none of the others shares, all of one length."""
     ordered = sorted(set(ids))
     length = SHORT_ID
-    for one, other in zip(ordered, ordered[1:], strict=False):
-        length = max(length, len(os.path.commonprefix([str(one), str(other)])) + 1)
+    for one, other in itertools.pairwise(ordered):
+        length = max(length, shared_length(one, other) + 1)
     return {one: str(one)[:length] for one in ids}

@@ -48,7 +48,11 @@ def memories(db: Database) -> dict[str, Any]:
     rows = _all(db, "memories")
     active = [row for row in rows if row["state"] == "active"]
     found: dict[str, Any] = {"total": sum(row["count"] for row in active)}
-    for name, wanted, among in (("by_layer", "layer", active), ("by_kind", "kind", active), ("by_state", "state", rows)):
+    for name, wanted, among in (
+        ("by_layer", "layer", active),
+        ("by_kind", "kind", active),
+        ("by_state", "state", rows),
+    ):
         counts: dict[str, int] = {}
         for row in among:
             counts[row[wanted]] = counts.get(row[wanted], 0) + row["count"]
@@ -70,7 +74,9 @@ def leases(db: Database, now: dt.datetime) -> list[Row]:
 def call_milliseconds(db: Database, purpose: str, since: dt.datetime) -> float | None:
     """How long a successful call took lately, on average; None where there was none."""
     with db.transaction() as conn:
-        row = conn.execute(SQL["status.call_milliseconds"], {"owner": db.owner_id, "purpose": purpose, "since": since}).fetchone()
+        row = conn.execute(
+            SQL["status.call_milliseconds"], {"owner": db.owner_id, "purpose": purpose, "since": since}
+        ).fetchone()
     return row["milliseconds"] if row else None
 
 

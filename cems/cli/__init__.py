@@ -85,7 +85,9 @@ def main(args: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if args is None else args)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show a character still shows the rest
+            stream.reconfigure(
+                errors="replace"
+            )  # a terminal that cannot show a character still shows the rest
     try:
         code = cli.main(argv, prog_name="cems", standalone_mode=False)
         sys.stdout.flush()

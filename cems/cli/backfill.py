@@ -17,7 +17,11 @@ from cems.settings import Settings
 
 
 @click.command()
-@click.option("--since", type=scope.Since(), help="Leave out transcripts last written before this date (2026-11-01) or age (30d).")
+@click.option(
+    "--since",
+    type=scope.Since(),
+    help="Leave out transcripts last written before this date (2026-11-01) or age (30d).",
+)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Only the estimate.")
 @output.json_option
@@ -34,7 +38,9 @@ def backfill(since: dt.datetime | None, yes: bool, dry_run: bool, as_json: bool)
     from cems import logs
 
     if as_json and not (yes or dry_run):
-        raise UsageError("with --json nobody is asked", hint="give --yes to begin, or --dry-run for the estimate alone")
+        raise UsageError(
+            "with --json nobody is asked", hint="give --yes to begin, or --dry-run for the estimate alone"
+        )
     settings = configuration.load()
     logs.configure("warning", settings.log_format)
     written_since = since.timestamp() if since else 0.0
@@ -94,7 +100,11 @@ def _show(found: dict[str, Any]) -> None:
     from cems.cli.memory_text import pairs
 
     if not found["transcripts"]:
-        waiting = f"; {output.many(found['waiting'], 'batch', 'batches')} of earlier runs wait" if found["waiting"] else ""
+        waiting = (
+            f"; {output.many(found['waiting'], 'batch', 'batches')} of earlier runs wait"
+            if found["waiting"]
+            else ""
+        )
         click.echo(f"Every one of {output.many(found['known_transcripts'], 'transcript')} is read{waiting}.")
         return
     by_rules = found["by"] == "rules"

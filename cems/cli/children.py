@@ -64,7 +64,9 @@ class Family:
         self._width = max(len(child.name) for child in children)
         self._environment = dict(os.environ)
         if settings.log_format == "auto" and sys.stderr.isatty():
-            self._environment["CEMS_LOG_FORMAT"] = "console"  # their standard error is a pipe, and ours is read by a person
+            self._environment["CEMS_LOG_FORMAT"] = (
+                "console"  # their standard error is a pipe, and ours is read by a person
+            )
 
     def start(self) -> None:
         """Start every child."""
@@ -113,11 +115,17 @@ class Family:
         # process alone, which ends the children in order.
         member.process = subprocess.Popen(
             [sys.executable, "-I", "-m", "cems", *member.child.arguments],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self._environment, start_new_session=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=self._environment,
+            start_new_session=True,
         )
         member.started = time.monotonic()
         assert member.process.stdout is not None
-        member.reader = threading.Thread(target=self._pass_on, args=(member, member.process.stdout), daemon=True)
+        member.reader = threading.Thread(
+            target=self._pass_on, args=(member, member.process.stdout), daemon=True
+        )
         member.reader.start()
 
     def _finish(self, member: _Running) -> None:
@@ -134,4 +142,6 @@ class Family:
 
     def _say(self, member: _Running, line: str) -> None:
         with contextlib.suppress(OSError):
-            click.echo(click.style(f"{member.child.name:<{self._width}} │ ", fg=member.colour) + line, err=True)
+            click.echo(
+                click.style(f"{member.child.name:<{self._width}} │ ", fg=member.colour) + line, err=True
+            )

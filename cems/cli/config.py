@@ -23,7 +23,9 @@ _IN_WORDS = re.compile(r"(?P<name>password\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s&]+)"
 
 @click.command()
 @click.option("--path", "only_path", is_flag=True, help="Only where config.toml is, or would be.")
-@click.option("--reference", is_flag=True, help="Every setting with its default and meaning, as a Markdown table.")
+@click.option(
+    "--reference", is_flag=True, help="Every setting with its default and meaning, as a Markdown table."
+)
 @output.json_option
 def config(only_path: bool, reference: bool, as_json: bool) -> None:
     """Show the effective settings and where each came from; secrets are masked.
@@ -70,19 +72,28 @@ def shown(field: dataclasses.Field[Any], value: Any) -> Any:
             return masked(value)
         hidden = without_passwords(value)
         # What is neither address nor conninfo cannot be masked in part.
-        return masked(value) if field.metadata["secret"] and "://" not in value and "=" not in value else hidden
+        return (
+            masked(value) if field.metadata["secret"] and "://" not in value and "=" not in value else hidden
+        )
     return list(value) if isinstance(value, tuple) else value
 
 
 def _row(settings: Settings, field: dataclasses.Field[Any]) -> dict[str, Any]:
     value = getattr(settings, field.name)
-    return _names(field) | {"value": shown(field, value), "source": settings.sources.get(field.name, "default")}
+    return _names(field) | {
+        "value": shown(field, value),
+        "source": settings.sources.get(field.name, "default"),
+    }
 
 
 def _names(field: dataclasses.Field[Any]) -> dict[str, Any]:
     return {
-        "name": field.name, "environment": configuration.environment_name(field), "also": list(field.metadata["also"]),
-        "toml": field.metadata["toml"] or None, "meaning": field.metadata["meaning"], "secret": field.metadata["secret"],
+        "name": field.name,
+        "environment": configuration.environment_name(field),
+        "also": list(field.metadata["also"]),
+        "toml": field.metadata["toml"] or None,
+        "meaning": field.metadata["meaning"],
+        "secret": field.metadata["secret"],
     }
 
 

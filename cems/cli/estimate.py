@@ -54,7 +54,7 @@ def sample(settings: Settings, disk: Disk, machine: uuid.UUID) -> Sample:
         if total >= SAMPLE_BYTES or time.monotonic() - began > SAMPLE_SECONDS:
             break
         session = Session(one.found.session or Path(one.found.path).stem, one.found.agent, "", machine)
-        lines = Lines(session, redactor, Projects(machine), foreign=False, recalled=lambda: [])
+        lines = Lines(session, redactor, Projects(machine), foreign=False, recalled=list)
         cursor = Cursor(uuid.UUID(int=0), machine, one.found.path, session.id)
         try:
             with TranscriptFile(Path(one.found.path)) as file:
@@ -81,21 +81,32 @@ def estimate(settings: Settings, disk: Disk, read: Sample, call_milliseconds: fl
     rate = read.bytes / read.seconds if read.bytes and read.seconds else 20e6
     seconds = disk.unread_bytes / rate * DATABASE_SHARE + batches * 0.01
     found: dict[str, Any] = {
-        "sessions": len(sizes), "transcripts": len(disk.unread), "bytes": disk.unread_bytes, "batches": batches,
-        "by": "rules", "tokens_in": 0, "tokens_out": 0, "cost_usd": 0.0,
+        "sessions": len(sizes),
+        "transcripts": len(disk.unread),
+        "bytes": disk.unread_bytes,
+        "batches": batches,
+        "by": "rules",
+        "tokens_in": 0,
+        "tokens_out": 0,
+        "cost_usd": 0.0,
     }
     if settings.gemini_api_key:
         shown = min(disk.unread_bytes * kept * PROMPT_SHARE, batches * PROMPT_LIMIT)
         tokens = round(shown / CHARACTERS_PER_TOKEN + batches * len(SYSTEM) / CHARACTERS_PER_TOKEN)
         usage = Usage(input_tokens=tokens, output_tokens=batches * OUTPUT_TOKENS)
-        found |= {"by": settings.llm_model, "tokens_in": tokens, "tokens_out": usage.output_tokens,
-                  "cost_usd": prices.cost_usd(settings.llm_model, usage)}
+        found |= {
+            "by": settings.llm_model,
+            "tokens_in": tokens,
+            "tokens_out": usage.output_tokens,
+            "cost_usd": prices.cost_usd(settings.llm_model, usage),
+        }
         seconds += batches * (call_milliseconds / 1000 if call_milliseconds else CALL_SECONDS)
-        days = max(batches / max(settings.llm_daily_calls, 1), (tokens + usage.output_tokens) / max(settings.llm_daily_tokens, 1))
+        days = max(
+            batches / max(settings.llm_daily_calls, 1),
+            (tokens + usage.output_tokens) / max(settings.llm_daily_tokens, 1),
+        )
         if days > 1:
             found["days_by_caps"] = math.ceil(days)
     if settings.embedder == "local":
         seconds += batches * MEMORIES_PER_BATCH * VECTOR_SECONDS
     return found | {"seconds": round(seconds, 1)}
-
-

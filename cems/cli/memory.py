@@ -30,18 +30,41 @@ memory.add_command(add)
 
 
 @memory.command(name="list")
-@click.option("--project", "-p", metavar="P", help="A project's name, identity, id or folder (`.` for this one), and what holds everywhere.")
+@click.option(
+    "--project",
+    "-p",
+    metavar="P",
+    help="A project's name, identity, id or folder (`.` for this one), and what holds everywhere.",
+)
 @click.option("--everywhere-only", is_flag=True, help="Only what holds in every project.")
 @click.option("--kind", type=click.Choice(KINDS), help="Only memories of this kind.")
 @click.option("--layer", type=click.Choice(LAYERS), help="Only memories of this layer.")
 @click.option("--concept", help="Only memories of this concept.")
 @click.option("--file", help="Only memories about this file: its path, or the end of it.")
 @click.option("--since", type=scope.Since(), help="Only what happened since a date or an age (6h, 30d, 2w).")
-@click.option("--state", type=click.Choice(("active", "forgotten", "all")), default="active", show_default=True, help="Which state.")
-@click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many at most.")
+@click.option(
+    "--state",
+    type=click.Choice(("active", "forgotten", "all")),
+    default="active",
+    show_default=True,
+    help="Which state.",
+)
+@click.option(
+    "--limit", "-n", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many at most."
+)
 @output.json_option
-def list_(project: str | None, everywhere_only: bool, kind: str | None, layer: str | None, concept: str | None, file: str | None,
-          since: dt.datetime | None, state: str, limit: int, as_json: bool) -> None:
+def list_(
+    project: str | None,
+    everywhere_only: bool,
+    kind: str | None,
+    layer: str | None,
+    concept: str | None,
+    file: str | None,
+    since: dt.datetime | None,
+    state: str,
+    limit: int,
+    as_json: bool,
+) -> None:
     """List memories, newest first.
 
     \b
@@ -58,7 +81,16 @@ def list_(project: str | None, everywhere_only: bool, kind: str | None, layer: s
     with database(settings, "cems_writer") as db:
         projects = [] if everywhere_only else scope.find_projects(db, settings, project) if project else None
         # One more than asked for tells whether there are more.
-        wanted = Filter(kind=kind, layer=layer, concept=concept, file=file, since=since, projects=projects, state=state, limit=limit + 1)
+        wanted = Filter(
+            kind=kind,
+            layer=layer,
+            concept=concept,
+            file=file,
+            since=since,
+            projects=projects,
+            state=state,
+            limit=limit + 1,
+        )
         found = list_memories(db, wanted)
         shown, more = found[:limit], len(found) > limit
         ids = short_ids(db, [m.id for m in shown])
@@ -66,7 +98,9 @@ def list_(project: str | None, everywhere_only: bool, kind: str | None, layer: s
         rows = [m.to_json() | {"short_id": ids[m.id]} for m in shown]
         output.document({"count": len(rows), "more": more, "memories": rows})
     elif not shown:
-        click.echo("No memories." if state == "active" and not (kind or since or project) else "No such memories.")
+        click.echo(
+            "No memories." if state == "active" and not (kind or since or project) else "No such memories."
+        )
     else:
         from cems.cli.memory_text import results
 
@@ -141,13 +175,19 @@ def erase(ids: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool) -> None
     from db import memories
 
     if as_json and not (yes or dry_run):
-        raise UsageError("with --json nobody is asked", hint="give --yes to erase, or --dry-run to see what would go")
+        raise UsageError(
+            "with --json nobody is asked", hint="give --yes to erase, or --dry-run to see what would go"
+        )
 
     def sure(db: Database, found: list[Memory]) -> bool:
         if not as_json:
             for one in found:
                 _say_belongings(one, memories.belongings(db, one.id))
-        return dry_run or yes or output.confirm(f"Erase {output.many(len(found), 'memory', 'memories')} for good?")
+        return (
+            dry_run
+            or yes
+            or output.confirm(f"Erase {output.many(len(found), 'memory', 'memories')} for good?")
+        )
 
     _change(ids, "erased", memories.erase, dry_run, as_json, sure)
 
@@ -155,8 +195,14 @@ def erase(ids: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool) -> None
 Change = Callable[["Database", uuid.UUID, dt.datetime], None]
 
 
-def _change(texts: tuple[str, ...], done: str, change: Change, dry_run: bool, as_json: bool,
-            sure: Callable[[Database, list[Memory]], bool] = lambda _db, _found: True) -> None:
+def _change(
+    texts: tuple[str, ...],
+    done: str,
+    change: Change,
+    dry_run: bool,
+    as_json: bool,
+    sure: Callable[[Database, list[Memory]], bool] = lambda _db, _found: True,
+) -> None:
     """Resolve every id first, so that a mistyped one changes nothing; then change each memory."""
     from cems.cli.reach import database
     from db import memories
@@ -164,7 +210,9 @@ def _change(texts: tuple[str, ...], done: str, change: Change, dry_run: bool, as
     with database(configuration.load(), "cems_writer") as db:
         wanted = list(dict.fromkeys(memories.resolve_id(db, text) for text in texts))
         found = [memories.show(db, one)[0] for one in wanted]
-        gone: dict[uuid.UUID, dict[str, Any]] = {m.id: memories.belongings(db, m.id) for m in found} if done == "erased" else {}
+        gone: dict[uuid.UUID, dict[str, Any]] = (
+            {m.id: memories.belongings(db, m.id) for m in found} if done == "erased" else {}
+        )
         if not sure(db, found):
             click.echo("Nothing was changed.")
             return
@@ -172,17 +220,23 @@ def _change(texts: tuple[str, ...], done: str, change: Change, dry_run: bool, as
             for one in found:
                 change(db, one.id, dt.datetime.now(dt.UTC))
     if as_json:
-        rows = [{"id": m.id, "kind": m.kind, "title": m.title, "was": m.state} | gone.get(m.id, {}) for m in found]
+        rows = [
+            {"id": m.id, "kind": m.kind, "title": m.title, "was": m.state} | gone.get(m.id, {}) for m in found
+        ]
         output.document({"dry_run": dry_run, done: rows})
         return
     for one in found:
-        click.echo(f"{'would be ' if dry_run else ''}{done}: {one_line(output.clean(one.title), 100)} ({one.id})")
+        click.echo(
+            f"{'would be ' if dry_run else ''}{done}: {one_line(output.clean(one.title), 100)} ({one.id})"
+        )
 
 
 def _say_belongings(one: Memory, counts: dict[str, Any]) -> None:
     click.echo(f"{one.kind}: {one_line(output.clean(one.title), 160)}", err=True)
-    parts = [output.many(counts["sources"], "quote"), output.many(counts["vectors"], "vector"), f"the text of {output.many(counts['lines'], 'line')}"]
+    parts = [
+        output.many(counts["sources"], "quote"),
+        output.many(counts["vectors"], "vector"),
+        f"the text of {output.many(counts['lines'], 'line')}",
+    ]
     also = f"; {output.many(counts['also_quoted_by'], 'other memory quotes', 'other memories quote')} the same lines and keep their quotes"
     click.echo(f"  goes with {', '.join(parts)}{also if counts['also_quoted_by'] else ''}", err=True)
-
-

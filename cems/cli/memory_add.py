@@ -60,15 +60,31 @@ class Given(msgspec.Struct, forbid_unknown_fields=True):
 @click.command()
 @click.argument("text", required=False)
 @click.option("--kind", type=click.Choice(KINDS), default="preference", show_default=True, help="What it is.")
-@click.option("--project", "-p", metavar="P", help="The project it holds in: a name, identity, id or folder. Default: this folder's.")
+@click.option(
+    "--project",
+    "-p",
+    metavar="P",
+    help="The project it holds in: a name, identity, id or folder. Default: this folder's.",
+)
 @click.option("--everywhere", is_flag=True, help="It holds in every project.")
 @click.option("--title", help="The title; TEXT is the body then. Default: the first sentence of TEXT.")
 @click.option("--concept", "concepts", multiple=True, help="A concept, such as gotcha; may be repeated.")
 @click.option("--file", "files", multiple=True, help="A file it is about; may be repeated.")
-@click.option("--stdin", "from_stdin", is_flag=True, help="Read JSON Lines from standard input; `-` for TEXT does too.")
+@click.option(
+    "--stdin", "from_stdin", is_flag=True, help="Read JSON Lines from standard input; `-` for TEXT does too."
+)
 @output.json_option
-def add(text: str | None, kind: Kind, project: str | None, everywhere: bool, title: str | None, concepts: tuple[str, ...],
-        files: tuple[str, ...], from_stdin: bool, as_json: bool) -> None:
+def add(
+    text: str | None,
+    kind: Kind,
+    project: str | None,
+    everywhere: bool,
+    title: str | None,
+    concepts: tuple[str, ...],
+    files: tuple[str, ...],
+    from_stdin: bool,
+    as_json: bool,
+) -> None:
     """Write a memory by hand. It holds in the current folder's project unless you say otherwise.
 
     Each JSON line is an object with `text`, or `title` and `body`, and optionally `kind`, `concepts`, `files`, `project`
@@ -86,7 +102,9 @@ def add(text: str | None, kind: Kind, project: str | None, everywhere: bool, tit
     if from_stdin:
         given = list(_read_lines(sys.stdin.buffer))
     elif text is None and title is None:
-        raise UsageError("there is nothing to remember", hint='`cems memory add "…"`, or --stdin for JSON Lines')
+        raise UsageError(
+            "there is nothing to remember", hint='`cems memory add "…"`, or --stdin for JSON Lines'
+        )
     else:
         entry = Given(title=title or "", body=text or "") if title else Given(text=text or "")
         given = [(0, entry)]
@@ -130,17 +148,29 @@ def _store(settings: Settings, given: list[tuple[int, Given | str]], as_json: bo
 def _report(stored: Stored, entries: list[HandWritten], as_json: bool) -> None:
     new = sum(stored.new.values())
     if as_json:
-        output.document({"ids": stored.ids, "new": new, "by_kind": stored.new, "seen_again": stored.seen_again, "forgotten": stored.forgotten})
+        output.document(
+            {
+                "ids": stored.ids,
+                "new": new,
+                "by_kind": stored.new,
+                "seen_again": stored.seen_again,
+                "forgotten": stored.forgotten,
+            }
+        )
         return
     for memory in stored.ids:
         click.echo(str(memory))
     where = {e.project.name if e.project else "every project" for e in entries}
     if new:
-        output.note(f"remembered for {', '.join(sorted(where)) if len(where) < 4 else output.many(len(where), 'project')}")
+        output.note(
+            f"remembered for {', '.join(sorted(where)) if len(where) < 4 else output.many(len(where), 'project')}"
+        )
     if stored.seen_again:
         output.note(f"known already: {stored.seen_again}")
     if stored.forgotten:
-        output.note(f"not stored, because the same content was forgotten on purpose: {stored.forgotten}; `cems memory restore` brings it back")
+        output.note(
+            f"not stored, because the same content was forgotten on purpose: {stored.forgotten}; `cems memory restore` brings it back"
+        )
 
 
 def _read_lines(stream: IO[bytes]) -> Iterator[tuple[int, Given | str]]:
@@ -177,20 +207,28 @@ def _decoded(line: bytes) -> Given | str:
         return f"not a JSON object: {error}"[:300]
 
 
-def _made(one: Given, redactor: Redactor, settings: Settings, project_of: Callable[[str | None], Project]) -> HandWritten | str:
+def _made(
+    one: Given, redactor: Redactor, settings: Settings, project_of: Callable[[str | None], Project]
+) -> HandWritten | str:
     """The memory to store, or why it cannot be."""
     from db.memories import HandWritten
 
     if bool(one.title.strip()) == bool(one.text.strip()):
         return "it needs a title or a text, one of the two"
-    if any("\0" in part for part in (one.title, one.text, one.body, *one.concepts, *one.files, one.project or "")):
+    if any(
+        "\0" in part for part in (one.title, one.text, one.body, *one.concepts, *one.files, one.project or "")
+    ):
         return "contains a NUL character"
     if one.everywhere and one.project is not None:
         return "project and everywhere exclude each other"
     if one.text and one.body:
         return "a text is divided into title and body; give title and body instead"
     # Redacted before it is divided: what is private may span sentences.
-    title, body = (redactor.redact(one.title), redactor.redact(one.body)) if one.title.strip() else split(redactor.redact(one.text))
+    title, body = (
+        (redactor.redact(one.title), redactor.redact(one.body))
+        if one.title.strip()
+        else split(redactor.redact(one.text))
+    )
     title, body = " ".join(title.split()), body.strip()
     if not title:
         return "nothing is left after what is private was taken out"
@@ -225,4 +263,6 @@ def _refuse(problems: list[tuple[int, str]], count: int) -> None:
     details = [f"line {number}: {reason}" for number, reason in problems[:PROBLEMS_SHOWN]]
     if len(problems) > PROBLEMS_SHOWN:
         details.append(f"and {len(problems) - PROBLEMS_SHOWN:,} more")
-    raise Refused(f"{len(problems):,} of {output.many(count, 'line')} cannot be used, so nothing was stored", details)
+    raise Refused(
+        f"{len(problems):,} of {output.many(count, 'line')} cannot be used, so nothing was stored", details
+    )

@@ -15,16 +15,32 @@ from cems.text import one_line, shorten
 
 BODY_SHOWN = 420
 """Characters of a body in a list of results; `cems memory show` and `--full` give all."""
-_COLOURS = {"preference": "magenta", "decision": "blue", "deadend": "red", "bugfix": "green", "pattern": "cyan", "context": "yellow"}
+_COLOURS = {
+    "preference": "magenta",
+    "decision": "blue",
+    "deadend": "red",
+    "bugfix": "green",
+    "pattern": "cyan",
+    "context": "yellow",
+}
 WORDS_OF = {"user": "the user", "assistant": "the assistant", "tool": "a tool's output"}
 
 
-def results(console: Console, found: Sequence[Memory], ids: Mapping[UUID, str], *, full: bool = False, bodies: bool = True) -> None:
+def results(
+    console: Console,
+    found: Sequence[Memory],
+    ids: Mapping[UUID, str],
+    *,
+    full: bool = False,
+    bodies: bool = True,
+) -> None:
     """Print memories, one below the other."""
     for index, memory in enumerate(found):
         if index:
             console.print()
-        console.print(Text(one_line(clean(memory.title), 400), style="bold" if memory.state == "active" else "strike"))
+        console.print(
+            Text(one_line(clean(memory.title), 400), style="bold" if memory.state == "active" else "strike")
+        )
         console.print(indented(_about(memory, ids[memory.id])))
         if bodies and memory.body:
             body = clean(memory.body) if full else shorten(one_line(clean(memory.body), 4000), BODY_SHOWN)
@@ -51,7 +67,11 @@ def detail(console: Console, memory: Memory, evidence: Sequence[Mapping[str, Any
     pairs(console, facts)
     console.print()
     if not evidence:
-        console.print(Text("No evidence: it was written by hand." if memory.author == "hand" else "No evidence is left."))
+        console.print(
+            Text(
+                "No evidence: it was written by hand." if memory.author == "hand" else "No evidence is left."
+            )
+        )
         return
     console.print(Text(f"Evidence ({len(evidence)})", style="bold"))
     for source in evidence:

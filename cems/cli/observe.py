@@ -68,7 +68,9 @@ def run_once(settings: Settings, stopping: Stopping, as_json: bool, *, written_s
         process, work = parts[0], report.Work(*parts[1:])
         stopping.then(process.shutdown)
         model_id = _model_of(settings) if work.embedding else None
-        with progress.watching(db, work, model_id, work.capture.pending_bytes() if show else 0, show) as landed:
+        with progress.watching(
+            db, work, model_id, work.capture.pending_bytes() if show else 0, show
+        ) as landed:
             process.run_once(landed)
         now = dt.datetime.now(dt.UTC)
         caps = start.Caps(settings.llm_daily_calls, settings.llm_daily_tokens)
@@ -101,7 +103,11 @@ def run(settings: Settings, stopping: Stopping, as_json: bool) -> int:
         process, *rest = start.process(db, settings)
         work = report.Work(*rest)
         stopping.then(process.shutdown)
-        log.info("observing", folders=[str(folder) for folder in settings.claude_dirs()], by=start.extractor(settings).author)
+        log.info(
+            "observing",
+            folders=[str(folder) for folder in settings.claude_dirs()],
+            by=start.extractor(settings).author,
+        )
         process.run(lambda: log.info("every transcript was looked at once", **_summary(work)))
     outcome = report.document(work, time.monotonic() - began, {})
     del outcome["waiting"]
@@ -147,7 +153,12 @@ def _reviving(settings: Settings, stopping: Stopping) -> Iterator[None]:
 
 def _summary(work: Any) -> dict[str, Any]:
     seen, made = work.capture.report, work.observing.report
-    return {"transcripts": seen.transcripts, "lines_landed": seen.lines_landed, "batches": made.batches, "memories": sum(made.observations.values())}
+    return {
+        "transcripts": seen.transcripts,
+        "lines_landed": seen.lines_landed,
+        "batches": made.batches,
+        "memories": sum(made.observations.values()),
+    }
 
 
 def _model_of(settings: Settings) -> str | None:

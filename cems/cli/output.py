@@ -28,7 +28,9 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u20
 
 def json_option(command: Command) -> Command:
     """Give a command --json."""
-    return click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")(command)
+    return click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")(
+        command
+    )
 
 
 def document(content: Any) -> None:
@@ -89,7 +91,9 @@ def confirm(question: str) -> bool:
         UsageError: nobody is there to answer.
     """
     if not sys.stdin.isatty():
-        raise UsageError(f"{question} Nobody is there to answer", hint="give --yes to go ahead without being asked")
+        raise UsageError(
+            f"{question} Nobody is there to answer", hint="give --yes to go ahead without being asked"
+        )
     return click.confirm(question, err=True)
 
 

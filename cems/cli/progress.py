@@ -50,7 +50,9 @@ def fetching(wanted: bool) -> Iterator[Callable[[int, int | None], None]]:
 
 
 @contextlib.contextmanager
-def watching(db: Database, work: Work, model_id: str | None, total_bytes: int, wanted: bool) -> Iterator[Callable[[int], None]]:
+def watching(
+    db: Database, work: Work, model_id: str | None, total_bytes: int, wanted: bool
+) -> Iterator[Callable[[int], None]]:
     """Show a run's progress; gives what to call with the bytes that were read."""
     if not wanted:
         yield lambda _bytes: None
@@ -67,11 +69,23 @@ def watching(db: Database, work: Work, model_id: str | None, total_bytes: int, w
                 done, left = work.observing.report.batches, status.queue(db)["pending"]
                 if done + left:
                     new = sum(work.observing.report.observations.values())
-                    display.update(observing, completed=done, total=done + left, visible=True, detail=output.many(new, "memory", "memories"))
+                    display.update(
+                        observing,
+                        completed=done,
+                        total=done + left,
+                        visible=True,
+                        detail=output.many(new, "memory", "memories"),
+                    )
                 if work.embedding and model_id and not left and (work.embedding.embedded or done):
                     missing = embeddings.count_missing(db, model_id)
                     made = work.embedding.embedded
-                    display.update(embedding, completed=made, total=made + missing, visible=bool(made + missing), detail=output.many(made, "vector"))
+                    display.update(
+                        embedding,
+                        completed=made,
+                        total=made + missing,
+                        visible=bool(made + missing),
+                        detail=output.many(made, "vector"),
+                    )
 
     thread = threading.Thread(target=look, name="progress", daemon=True)
     with display:

@@ -68,14 +68,17 @@ def show(report: dict[str, Any], now: dt.datetime) -> None:
 
     new = sum(report["observations"].values())
     took = output.duration(report["seconds"])
-    click.echo(f"{output.many(report['transcripts'], 'transcript')}, {output.size(report['bytes'])} new, {took}")
+    click.echo(
+        f"{output.many(report['transcripts'], 'transcript')}, {output.size(report['bytes'])} new, {took}"
+    )
     skipped = output.tally(report["lines_skipped"])
     again = f"; {report['seen_again']:,} seen again" if report["seen_again"] else ""
     kinds = output.tally(report["observations"])
     held = report["waiting"]
     facts = {
         "lines": f"{report['lines_landed']:,} landed" + (f"; left out: {skipped}" if skipped else ""),
-        "batches": f"{report['batches']:,} observed" + (f", {report['split']} split" if report["split"] else ""),
+        "batches": f"{report['batches']:,} observed"
+        + (f", {report['split']} split" if report["split"] else ""),
         "memories": f"{new:,} new" + (f": {kinds}" if kinds else "") + again,
         "vectors": f"{report['embedded']:,} new" if report["embedded"] else "",
         "set aside": f"{report['set_aside']:,}; see `cems set-aside list`" if report["set_aside"] else "",
@@ -87,4 +90,6 @@ def show(report: dict[str, Any], now: dt.datetime) -> None:
 
 def _waiting_line(held: dict[str, Any], now: dt.datetime) -> str:
     until = f" until {output.until(held['until'], now)}" if held["until"] and held["until"] > now else ""
-    return f"{output.many(held['batches'], 'batch', 'batches')}{until}" + (f": {held['why']}" if held["why"] else "")
+    return f"{output.many(held['batches'], 'batch', 'batches')}{until}" + (
+        f": {held['why']}" if held["why"] else ""
+    )

@@ -24,7 +24,9 @@ from observer.tail import LINE_LIMIT, TranscriptFile
 _TRIES = 3
 
 
-def retry(db: Database, settings: Settings, row: Mapping[str, Any], now: dt.datetime) -> tuple[int, str | None]:
+def retry(
+    db: Database, settings: Settings, row: Mapping[str, Any], now: dt.datetime
+) -> tuple[int, str | None]:
     """Read one line again.
 
     Args:
@@ -46,7 +48,7 @@ def retry(db: Database, settings: Settings, row: Mapping[str, Any], now: dt.date
         session = Session(row["session"] or path.stem, row["agent"], str(path.parent), row["machine_id"])
         redactor = Redactor(home.redaction_key(settings.home))
         projects = Projects(row["machine_id"], start.excluder(settings))
-        lines = Lines(session, redactor, projects, foreign=cursor.foreign_session, recalled=lambda: [])
+        lines = Lines(session, redactor, projects, foreign=cursor.foreign_session, recalled=list)
         landing = Landing(cursor, cursor)
         lines.take(raw + b"\n", row["offset"], landing, now)
         try:

@@ -93,4 +93,4 @@ def _is_path(text: str) -> bool:
 
 
 def _folder(text: str) -> str:
-    return os.path.abspath(Path(text).expanduser())
+    return os.path.normpath(Path(text).expanduser().absolute())  # a symlink stays: the resolver decides

@@ -19,18 +19,40 @@ from cems.settings import Settings
 
 @click.command()
 @click.argument("query")
-@click.option("--project", "-p", metavar="P", help="A project's name, identity, id or folder (`.` for this one), and what holds everywhere.")
+@click.option(
+    "--project",
+    "-p",
+    metavar="P",
+    help="A project's name, identity, id or folder (`.` for this one), and what holds everywhere.",
+)
 @click.option("--everywhere-only", is_flag=True, help="Only what holds in every project.")
 @click.option("--kind", type=click.Choice(KINDS), help="Only memories of this kind.")
 @click.option("--concept", help="Only memories of this concept, such as gotcha.")
 @click.option("--file", help="Only memories about this file: its path, or the end of it.")
-@click.option("--since", type=scope.Since(), help="Only what happened since a date (2026-11-01) or an age (6h, 30d, 2w).")
-@click.option("--limit", "-n", type=click.IntRange(1, 200), default=10, show_default=True, help="How many at most.")
+@click.option(
+    "--since",
+    type=scope.Since(),
+    help="Only what happened since a date (2026-11-01) or an age (6h, 30d, 2w).",
+)
+@click.option(
+    "--limit", "-n", type=click.IntRange(1, 200), default=10, show_default=True, help="How many at most."
+)
 @click.option("--keywords", is_flag=True, help="By words only.")
 @click.option("--full", is_flag=True, help="Whole bodies.")
 @output.json_option
-def search(query: str, project: str | None, everywhere_only: bool, kind: str | None, concept: str | None, file: str | None,
-           since: dt.datetime | None, limit: int, keywords: bool, full: bool, as_json: bool) -> None:
+def search(
+    query: str,
+    project: str | None,
+    everywhere_only: bool,
+    kind: str | None,
+    concept: str | None,
+    file: str | None,
+    since: dt.datetime | None,
+    limit: int,
+    keywords: bool,
+    full: bool,
+    as_json: bool,
+) -> None:
     """Find memories by words and by meaning; the best come first.
 
     \b
@@ -54,8 +76,18 @@ def search(query: str, project: str | None, everywhere_only: bool, kind: str | N
         ids = memories.short_ids(db, [hit.memory.id for hit in hits])
     if as_json:
         legs = ("score", "words_rank", "words_score", "meaning_rank", "meaning_score")
-        found = [hit.memory.to_json() | {"short_id": ids[hit.memory.id]} | {leg: getattr(hit, leg) for leg in legs} for hit in hits]
-        output.document({"query": query, "by": ["words", "meaning"] if vector else ["words"], "count": len(hits), "results": found})
+        found = [
+            hit.memory.to_json() | {"short_id": ids[hit.memory.id]} | {leg: getattr(hit, leg) for leg in legs}
+            for hit in hits
+        ]
+        output.document(
+            {
+                "query": query,
+                "by": ["words", "meaning"] if vector else ["words"],
+                "count": len(hits),
+                "results": found,
+            }
+        )
     elif not hits:
         click.echo("Nothing found.")
     else:
@@ -76,7 +108,9 @@ def _vector(settings: Settings, query: str) -> tuple[Sequence[float] | None, str
 
         folder = settings.model_dir / MODEL_NAME
         if not folder.is_dir():
-            raise EmbedderUnavailable("the local embedder's model file is not here yet; `cems observe` fetches it")
+            raise EmbedderUnavailable(
+                "the local embedder's model file is not here yet; `cems observe` fetches it"
+            )
         local = LocalEmbedder(folder, threads=1)
         return local.embed_query(query), local.model_id
     except CemsError as error:
@@ -107,5 +141,13 @@ def _from_network(settings: Settings, query: str) -> tuple[Sequence[float], str]
         finally:
             cost = prices.cost_usd(model.split("@")[0], usage)
             with contextlib.suppress(CemsError):
-                ledger.record(db, purpose=purpose, model=model, started_at=started, seconds=time.monotonic() - clock,
-                              usage=usage, cost_usd=cost, error=failure)
+                ledger.record(
+                    db,
+                    purpose=purpose,
+                    model=model,
+                    started_at=started,
+                    seconds=time.monotonic() - clock,
+                    usage=usage,
+                    cost_usd=cost,
+                    error=failure,
+                )

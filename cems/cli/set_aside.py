@@ -42,16 +42,22 @@ def list_(as_json: bool) -> None:
         batches, lines = aside.batches(db), aside.lines(db)
     ids = aside.short_ids([row["id"] for row in (*batches, *lines)])
     if as_json:
-        output.document({"batches": [_plain_batch(b) for b in batches], "lines": [_plain_line(one) for one in lines]})
+        output.document(
+            {"batches": [_plain_batch(b) for b in batches], "lines": [_plain_line(one) for one in lines]}
+        )
         return
     if not (batches or lines):
         click.echo("Nothing is set aside.")
         return
     for row in batches:
-        click.echo(f"{click.style(ids[row['id']], bold=True)}  batch  {output.moment(row['created_at'])}  {_of_batch(row)}")
+        click.echo(
+            f"{click.style(ids[row['id']], bold=True)}  batch  {output.moment(row['created_at'])}  {_of_batch(row)}"
+        )
         click.echo(f"    {one_line(output.clean(row['last_error'] or 'no error is recorded'), 300)}")
     for row in lines:
-        click.echo(f"{click.style(ids[row['id']], bold=True)}  line   {output.moment(row['created_at'])}  {_reason(row)}, {output.size(row['bytes'])}")
+        click.echo(
+            f"{click.style(ids[row['id']], bold=True)}  line   {output.moment(row['created_at'])}  {_reason(row)}, {output.size(row['bytes'])}"
+        )
         click.echo(f"    {output.clean(row['transcript'])} at byte {row['offset']:,}")
         if row["excerpt"]:
             click.echo(click.style(f"    {one_line(output.clean(row['excerpt']), EXCERPT_SHOWN)}", dim=True))
@@ -71,22 +77,43 @@ def show(aside_id: str, as_json: bool) -> None:
         lines = aside.batch_lines(db, ref.id) if ref.what == "batch" else []
         row = (aside.batches(db, ref.id) if ref.what == "batch" else aside.lines(db, ref.id))[0]
     if as_json:
-        output.document({"what": ref.what} | (_plain_batch(row) | {"of": lines} if ref.what == "batch" else _plain_line(row)))
+        output.document(
+            {"what": ref.what}
+            | (_plain_batch(row) | {"of": lines} if ref.what == "batch" else _plain_line(row))
+        )
         return
     from cems.cli.memory_text import pairs
 
     console = output.console()
     if ref.what == "batch":
         click.echo(f"batch {row['id']}")
-        pairs(console, {"session": _of_batch(row), "since": output.moment(row["created_at"]), "attempts": str(row["attempts"]),
-                        "size": output.size(row["bytes"]), "error": row["last_error"] or "none is recorded"})
+        pairs(
+            console,
+            {
+                "session": _of_batch(row),
+                "since": output.moment(row["created_at"]),
+                "attempts": str(row["attempts"]),
+                "size": output.size(row["bytes"]),
+                "error": row["last_error"] or "none is recorded",
+            },
+        )
         for line in lines:
-            click.echo(click.style(f"\n{line['kind']} by {line['origin']}, {output.moment(line['at'])}", dim=True))
+            click.echo(
+                click.style(f"\n{line['kind']} by {line['origin']}, {output.moment(line['at'])}", dim=True)
+            )
             console.print(output.indented(output.clean(line["text"])))
         return
     click.echo(f"line {row['id']}")
-    pairs(console, {"reason": _reason(row), "transcript": row["transcript"], "at byte": f"{row['offset']:,}", "size": output.size(row["bytes"]),
-                    "since": output.moment(row["created_at"])})
+    pairs(
+        console,
+        {
+            "reason": _reason(row),
+            "transcript": row["transcript"],
+            "at byte": f"{row['offset']:,}",
+            "size": output.size(row["bytes"]),
+            "since": output.moment(row["created_at"]),
+        },
+    )
     if row["excerpt"]:
         click.echo("\nIts beginning, redacted:")
         console.print(output.indented(output.clean(row["excerpt"])))
@@ -111,17 +138,30 @@ def retry(ids: tuple[str, ...], all_: bool, as_json: bool) -> int:
     from db import set_aside as aside
 
     if bool(ids) == all_:
-        raise UsageError("which?", hint="give ids, or --all") if not ids else UsageError("ids and --all exclude each other")
+        raise (
+            UsageError("which?", hint="give ids, or --all")
+            if not ids
+            else UsageError("ids and --all exclude each other")
+        )
     settings, now = configuration.load(), dt.datetime.now(dt.UTC)
     done: list[dict[str, Any]] = []
     with database(settings, "cems_writer") as db:
         for ref in _wanted(db, ids):
             if ref.what == "batch":
                 again = aside.retry_batch(db, ref.id, now)
-                done.append({"id": ref.id, "what": "batch", "retried": again, "why": None if again else "set aside no longer"})
+                done.append(
+                    {
+                        "id": ref.id,
+                        "what": "batch",
+                        "retried": again,
+                        "why": None if again else "set aside no longer",
+                    }
+                )
             else:
                 landed, why = retry_line.retry(db, settings, aside.lines(db, ref.id)[0], now)
-                done.append({"id": ref.id, "what": "line", "retried": why is None, "why": why, "lines_landed": landed})
+                done.append(
+                    {"id": ref.id, "what": "line", "retried": why is None, "why": why, "lines_landed": landed}
+                )
     failed = [one for one in done if not one["retried"]]
     if as_json:
         output.document({"retried": [one for one in done if one["retried"]], "not_retried": failed})
@@ -136,12 +176,18 @@ def _say_retried(done: list[dict[str, Any]]) -> None:
     batches = sum(one["what"] == "batch" and one["retried"] for one in done)
     for one in done:
         if one["what"] == "line":
-            how = f"read: {output.many(one['lines_landed'], 'new line')}" if one["retried"] else f"not read: {one['why']}"
+            how = (
+                f"read: {output.many(one['lines_landed'], 'new line')}"
+                if one["retried"]
+                else f"not read: {one['why']}"
+            )
             click.echo(f"line {one['id']} {how}")
         elif not one["retried"]:
             click.echo(f"batch {one['id']}: {one['why']}")
     if batches:
-        click.echo(f"{output.many(batches, 'batch is', 'batches are')} back in the queue; the observer takes {'it' if batches == 1 else 'them'} up.")
+        click.echo(
+            f"{output.many(batches, 'batch is', 'batches are')} back in the queue; the observer takes {'it' if batches == 1 else 'them'} up."
+        )
 
 
 def _wanted(db: Database, ids: tuple[str, ...]) -> list[Ref]:
@@ -150,7 +196,9 @@ def _wanted(db: Database, ids: tuple[str, ...]) -> list[Ref]:
 
     if ids:
         return list(dict.fromkeys(aside.resolve_id(db, text) for text in ids))
-    return [Ref(row["id"], "batch") for row in aside.batches(db)] + [Ref(row["id"], "line") for row in aside.lines(db)]
+    return [Ref(row["id"], "batch") for row in aside.batches(db)] + [
+        Ref(row["id"], "line") for row in aside.lines(db)
+    ]
 
 
 def _of_batch(row: Mapping[str, Any]) -> str:
@@ -167,5 +215,16 @@ def _plain_batch(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain_line(row: Mapping[str, Any]) -> dict[str, Any]:
-    kept = ("id", "transcript", "generation", "offset", "bytes", "reason", "excerpt", "created_at", "session", "agent")
+    kept = (
+        "id",
+        "transcript",
+        "generation",
+        "offset",
+        "bytes",
+        "reason",
+        "excerpt",
+        "created_at",
+        "session",
+        "agent",
+    )
     return {k: row[k] for k in kept}

@@ -20,7 +20,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Stopping:
     """Whether this process was asked to end, and by what. Use as a context manager, in the main thread."""
 
-    def __init__(self, *, exit_code: Callable[[int], int], parent: int | None = None, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, *, exit_code: Callable[[int], int], parent: int | None = None, patience: float = PATIENCE
+    ) -> None:
         """Args:
         exit_code: of the process when it must be left, given the signal's number.
         parent: a file descriptor whose end means that whoever started this process is gone.

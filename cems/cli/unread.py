@@ -60,7 +60,9 @@ def look(settings: Settings, cursors: Mapping[str, Cursor], *, written_since: fl
             cursor = cursors.get(found.path)
             offset = cursor.offset if cursor and cursor.offset <= found.size else 0
             # An unfinished last line that was looked at once is not news.
-            if found.size > offset and not (cursor and cursor.size == found.size and cursor.inode == found.inode):
+            if found.size > offset and not (
+                cursor and cursor.size == found.size and cursor.inode == found.inode
+            ):
                 unread.append(Unread(found, offset, found.size - offset))
     return Disk(files, total, dt.datetime.fromtimestamp(newest / 1e9, dt.UTC) if newest else None, unread)
 

@@ -101,9 +101,14 @@ def _say(settings: Settings, started: bool, as_json: bool) -> None:
     folders = [str(root) for root in roots(settings.claude_dirs())]
     missing = [folder for folder in folders if not _is_dir(folder)]
     found: dict[str, Any] = {
-        "version": __version__, "home": str(settings.home), "database": _database(settings), "database_started": started,
-        "processes": [child.name for child in CHILDREN], "folders": folders,
-        "written_by": settings.llm_model if settings.gemini_api_key else "rules", "embedder": settings.embedder,
+        "version": __version__,
+        "home": str(settings.home),
+        "database": _database(settings),
+        "database_started": started,
+        "processes": [child.name for child in CHILDREN],
+        "folders": folders,
+        "written_by": settings.llm_model if settings.gemini_api_key else "rules",
+        "embedder": settings.embedder,
     }
     if as_json:
         output.document(found)
@@ -111,16 +116,25 @@ def _say(settings: Settings, started: bool, as_json: bool) -> None:
         return
     from cems.cli.memory_text import pairs
 
-    model = found["written_by"] if settings.gemini_api_key else "rules; set CEMS_GEMINI_API_KEY for finer memories"
+    model = (
+        found["written_by"]
+        if settings.gemini_api_key
+        else "rules; set CEMS_GEMINI_API_KEY for finer memories"
+    )
     click.echo(f"CEMS {__version__} is running; Ctrl-C ends everything.")
-    pairs(output.console(), {
-        "home": found["home"],
-        "database": f"{found['database']}, {'started now' if started else 'running before'}",
-        "reading": "\n".join(f + (" (not there yet)" if f in missing else "") for f in folders),
-        "written by": model,
-        "embedder": {"local": "bge-small, on this machine", "none": "none: keywords only"}.get(settings.embedder, settings.embedding_model),
-        "next": "in another terminal: `cems status`, `cems search \"…\"`",
-    })
+    pairs(
+        output.console(),
+        {
+            "home": found["home"],
+            "database": f"{found['database']}, {'started now' if started else 'running before'}",
+            "reading": "\n".join(f + (" (not there yet)" if f in missing else "") for f in folders),
+            "written by": model,
+            "embedder": {"local": "bge-small, on this machine", "none": "none: keywords only"}.get(
+                settings.embedder, settings.embedding_model
+            ),
+            "next": 'in another terminal: `cems status`, `cems search "…"`',
+        },
+    )
     sys.stdout.flush()
 
 
