@@ -24,11 +24,11 @@ two such things, many hold none; then answer with an empty list. Before you writ
 something differently, and could it not learn this in a minute from the code, git or CLAUDE.md? If not, leave it out.
 
 Worth remembering:
-- preference: a standing rule the USER states about how to work ("always use uv", "from now on no emoji"). Only the user's \
-own words make one, and only words that say it lasts: always, never, from now on, please only, here we, in any language. \
-An instruction for this task is not one; when in doubt, leave it out.
-- decision: a choice between options, with the reason: an alternative was rejected, or the user chose. Carrying out a \
-request is not a decision.
+- preference: a rule of the USER about how to work that still holds when this task is done ("always use uv", "from now on \
+no emoji", "only between 6 and 8", "DNS is Jonas' job", "tests are not negotiable"), in any language. Only the user's own \
+words make one. An instruction for this task alone is not one.
+- decision: names the option that was rejected and why the other was chosen. A feature or default the user simply asked for \
+is not one.
 - deadend: something that was tried and failed or was reverted, and why, and what to do instead if that was said.
 - bugfix: a fault that was seen to happen, its root cause, and what fixed it. A possible fault mended in passing is not one.
 - pattern: how something is done in this project: a convention, a procedure, a command and the parameters that made it work. \
@@ -49,9 +49,10 @@ Write for a reader who has never seen this session:
 title. Leave out what you do not know. Give dates instead of "today" or "this week".
 - If a later line changes or takes back an earlier one, write down only how it ended.
 - confidence: 0.9 when the user said it or a tool's result shows it; 0.6 when only the assistant says it, or the result was \
-not seen; 0.3 when you infer it.
+not seen (a cause that was shown with a fix that was not is 0.6); 0.3 when you infer it. A closing "all fixed" does not \
+outweigh an earlier failed result.
 - evidence: one to three quotes, each with the number at the beginning of its line (not a number inside tool output). A \
-quote is one short stretch of plain words, 20 to 160 characters, without a line break, copied character for character, \
+quote is one short stretch of plain words, 8 to 160 characters, without a line break, copied character for character, \
 never across a mark such as [… characters left out…]. When two lines say the same, quote the first. An observation whose \
 quote is not in its line is thrown away.
 - concepts: at most two that fit, from the list given. files: at most five paths from the session that it is about, as they \
