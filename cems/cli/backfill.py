@@ -19,7 +19,8 @@ from cems.settings import Settings
 @click.command()
 @click.option(
     "--since",
-    type=scope.Since(),
+    metavar="WHEN",
+    callback=scope.since,
     help="Leave out transcripts last written before this date (2026-11-01) or age (30d).",
 )
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")

@@ -98,9 +98,9 @@ def _names(field: dataclasses.Field[Any]) -> dict[str, Any]:
 
 
 def _reference_rows() -> list[dict[str, Any]]:
-    rows = []
+    rows, defaults = [], Settings()
     for field in configuration.fields():
-        default = field.default if field.default is not dataclasses.MISSING else field.default_factory()  # type: ignore[misc]
+        default = getattr(defaults, field.name)
         if field.name == "home":
             default = "the platform's user data folder"
         rows.append(_names(field) | {"default": list(default) if isinstance(default, tuple) else default})

@@ -41,7 +41,12 @@ memory.add_command(add)
 @click.option("--layer", type=click.Choice(LAYERS), help="Only memories of this layer.")
 @click.option("--concept", help="Only memories of this concept.")
 @click.option("--file", help="Only memories about this file: its path, or the end of it.")
-@click.option("--since", type=scope.Since(), help="Only what happened since a date or an age (6h, 30d, 2w).")
+@click.option(
+    "--since",
+    metavar="WHEN",
+    callback=scope.since,
+    help="Only what happened since a date or an age (6h, 30d, 2w).",
+)
 @click.option(
     "--state",
     type=click.Choice(("active", "forgotten", "all")),
@@ -238,5 +243,9 @@ def _say_belongings(one: Memory, counts: dict[str, Any]) -> None:
         output.many(counts["vectors"], "vector"),
         f"the text of {output.many(counts['lines'], 'line')}",
     ]
-    also = f"; {output.many(counts['also_quoted_by'], 'other memory quotes', 'other memories quote')} the same lines and keep their quotes"
-    click.echo(f"  goes with {', '.join(parts)}{also if counts['also_quoted_by'] else ''}", err=True)
+    click.echo(f"  goes with {', '.join(parts)}", err=True)
+    if others := counts["also_quoted_by"]:
+        quoting = output.many(others, "other memory quotes", "other memories quote")
+        click.echo(
+            f"  {quoting} the same lines and {'keeps its' if others == 1 else 'keep their'} quotes", err=True
+        )

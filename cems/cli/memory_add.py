@@ -169,7 +169,7 @@ def _report(stored: Stored, entries: list[HandWritten], as_json: bool) -> None:
         output.note(f"known already: {stored.seen_again}")
     if stored.forgotten:
         output.note(
-            f"not stored, because the same content was forgotten on purpose: {stored.forgotten}; `cems memory restore` brings it back"
+            f"not stored, as it was forgotten on purpose: {stored.forgotten}; `cems memory restore` brings it back"
         )
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from rich.console import Console
 from rich.text import Text
 
-from cems.cli.output import clean, day, indented, moment
+from cems.cli.output import block, clean, day, moment, pairs
 from cems.models import Memory
 from cems.text import one_line, shorten
 
@@ -76,19 +76,6 @@ def detail(console: Console, memory: Memory, evidence: Sequence[Mapping[str, Any
     console.print(Text(f"Evidence ({len(evidence)})", style="bold"))
     for source in evidence:
         _source(console, source)
-
-
-def pairs(console: Console, facts: Mapping[str, str]) -> None:
-    """Print names and values in two columns; what is empty is left out."""
-    from rich.table import Table
-
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in facts.items():
-        if value:
-            grid.add_row(name, Text(clean(value)))
-    console.print(indented(grid))
 
 
 def _source(console: Console, source: Mapping[str, Any]) -> None:

@@ -59,6 +59,7 @@ def run_once(settings: Settings, stopping: Stopping, as_json: bool, *, written_s
     """One run over everything, under the home's lock, with progress on a terminal and a report at the end."""
     from cems.cli import progress, report
     from db import access
+    from db.ledger import Caps
     from observer import start
 
     began, show = time.monotonic(), sys.stderr.isatty()
@@ -73,7 +74,7 @@ def run_once(settings: Settings, stopping: Stopping, as_json: bool, *, written_s
         ) as landed:
             process.run_once(landed)
         now = dt.datetime.now(dt.UTC)
-        caps = start.Caps(settings.llm_daily_calls, settings.llm_daily_tokens)
+        caps = Caps(settings.llm_daily_calls, settings.llm_daily_tokens)
         outcome = report.document(work, time.monotonic() - began, report.waiting(db, caps, now))
     if stopping.signal:
         outcome["interrupted"] = True
@@ -100,8 +101,8 @@ def run(settings: Settings, stopping: Stopping, as_json: bool) -> int:
             return 0
         raise
     with db, _reviving(settings, stopping):
-        process, *rest = start.process(db, settings)
-        work = report.Work(*rest)
+        process, capture, observing, embedding = start.process(db, settings)
+        work = report.Work(capture, observing, embedding)
         stopping.then(process.shutdown)
         log.info(
             "observing",

@@ -19,7 +19,7 @@ from cems.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.padding import Padding
+    from rich.text import Text
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 # Escapes move the cursor and marks of direction turn text around: both could make a memory look like another.
@@ -72,11 +72,29 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
-def indented(content: Any, columns: int = 2) -> Padding:
-    """Something printable, moved to the right and wrapped there."""
-    from rich.padding import Padding
+def block(target: Console, content: str | Text, *, indent: int = 2, style: str = "", first: str | Text = "") -> None:
+    """Print text wrapped at the terminal's width, each line moved to the right; `first` stands before the first line. No
+    line ends in spaces, so the output can be piped and compared."""
+    from rich.text import Text
 
-    return Padding(content, (0, 0, 0, columns))
+    body = content if isinstance(content, Text) else Text(clean(content), style=style)
+    width = max(20, target.width - indent)
+    prefix = Text(first) if isinstance(first, str) else first
+    prefix.pad_right(indent - len(prefix))
+    for line in body.wrap(target, width, overflow="fold") or [Text()]:
+        line.rstrip()
+        target.print(prefix + line if line else prefix.plain.rstrip(), soft_wrap=True)
+        prefix = Text(" " * indent)
+
+
+def pairs(target: Console, facts: Mapping[str, str]) -> None:
+    """Print names and values in two columns; what is empty is left out."""
+    from rich.text import Text
+
+    width = max((len(name) for name, value in facts.items() if value), default=0)
+    for name, value in facts.items():
+        if value:
+            block(target, value, indent=width + 4, first=Text(f"  {name}", style="dim"))
 
 
 def clean(text: str) -> str:
@@ -131,7 +149,10 @@ def ago(at: dt.datetime | None, now: dt.datetime) -> str:
     if at is None:
         return "never"
     seconds = (now - at).total_seconds()
-    return "just now" if seconds < 2 else f"{duration(round(seconds))} ago"
+    if seconds < 2:
+        return "just now"
+    unit = next(unit for unit in (86400, 3600, 60, 1) if seconds >= unit)
+    return f"{duration(max(10 if unit == 1 else unit, seconds // unit * unit))} ago"
 
 
 def size(count: float) -> str:

@@ -8,7 +8,6 @@ import os
 import re
 import uuid
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -23,27 +22,23 @@ _AGE = re.compile(r"(\d{1,5})\s*(h|d|w|mo|y)")
 _HOURS = {"h": 1, "d": 24, "w": 7 * 24, "mo": 30 * 24, "y": 365 * 24}
 
 
-class Since(click.ParamType):
-    """A point in time: `2026-11-01`, `2026-11-01T09:30`, `today`, `yesterday`, or an age such as `6h`, `30d`, `2w`."""
-
-    name = "date or age"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dt.datetime:
-        """Dates are in the user's time zone."""
-        if isinstance(value, dt.datetime):
-            return value
-        now = dt.datetime.now().astimezone()
-        text = str(value).strip().lower()
-        today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-        try:
-            if match := _AGE.fullmatch(text):
-                return now - dt.timedelta(hours=int(match[1]) * _HOURS[match[2]])
-            if text in ("today", "yesterday"):
-                return today - dt.timedelta(days=text == "yesterday")
-            found = dt.datetime.fromisoformat(text.upper())
-            return (found if found.tzinfo else found.astimezone()).astimezone(dt.UTC)
-        except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no date (2026-11-01) and no age (6h, 30d, 2w, 3mo, 1y)", param, ctx)
+def since(_ctx: click.Context, param: click.Parameter, value: str | None) -> dt.datetime | None:
+    """A callback for options: `2026-11-01`, `2026-11-01T09:30`, `today`, `yesterday`, or an age such as `6h`, `30d`, `2w`.
+    Dates are in the user's time zone."""
+    if value is None:
+        return None
+    now = dt.datetime.now().astimezone()
+    text = value.strip().lower()
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    try:
+        if match := _AGE.fullmatch(text):
+            return now - dt.timedelta(hours=int(match[1]) * _HOURS[match[2]])
+        if text in ("today", "yesterday"):
+            return today - dt.timedelta(days=text == "yesterday")
+        return dt.datetime.fromisoformat(text.upper()).astimezone()  # without a zone: the user's
+    except (ValueError, OverflowError):
+        message = f"{value!r} is no date (2026-11-01) and no age (6h, 30d, 2w, 3mo, 1y)"
+        raise click.BadParameter(message, param=param) from None
 
 
 def find_projects(db: Database, settings: Settings, wanted: str) -> list[uuid.UUID]:

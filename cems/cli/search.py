@@ -31,7 +31,8 @@ from cems.settings import Settings
 @click.option("--file", help="Only memories about this file: its path, or the end of it.")
 @click.option(
     "--since",
-    type=scope.Since(),
+    metavar="WHEN",
+    callback=scope.since,
     help="Only what happened since a date (2026-11-01) or an age (6h, 30d, 2w).",
 )
 @click.option(

@@ -55,8 +55,9 @@ def list_(as_json: bool) -> None:
         )
         click.echo(f"    {one_line(output.clean(row['last_error'] or 'no error is recorded'), 300)}")
     for row in lines:
+        what = f"{_reason(row)}, {output.size(row['bytes'])}"
         click.echo(
-            f"{click.style(ids[row['id']], bold=True)}  line   {output.moment(row['created_at'])}  {_reason(row)}, {output.size(row['bytes'])}"
+            f"{click.style(ids[row['id']], bold=True)}  line   {output.moment(row['created_at'])}  {what}"
         )
         click.echo(f"    {output.clean(row['transcript'])} at byte {row['offset']:,}")
         if row["excerpt"]:
@@ -185,9 +186,7 @@ def _say_retried(done: list[dict[str, Any]]) -> None:
         elif not one["retried"]:
             click.echo(f"batch {one['id']}: {one['why']}")
     if batches:
-        click.echo(
-            f"{output.many(batches, 'batch is', 'batches are')} back in the queue; the observer takes {'it' if batches == 1 else 'them'} up."
-        )
+        click.echo(f"{output.many(batches, 'batch is', 'batches are')} back in the queue for the observer.")
 
 
 def _wanted(db: Database, ids: tuple[str, ...]) -> list[Ref]:
@@ -203,11 +202,12 @@ def _wanted(db: Database, ids: tuple[str, ...]) -> list[Ref]:
 
 def _of_batch(row: Mapping[str, Any]) -> str:
     session = one_line(output.clean(row["session_title"] or row["session"]), 60)
-    return f"{output.many(row['lines'], 'line')} of “{session}” in {row['project'] or 'no project'}, {output.many(row['attempts'], 'attempt')}"
+    where = f"“{session}” in {row['project'] or 'no project'}"
+    return f"{output.many(row['lines'], 'line')} of {where}, {output.many(row['attempts'], 'attempt')}"
 
 
 def _reason(row: Mapping[str, Any]) -> str:
-    return REASONS.get(row["reason"], row["reason"])
+    return REASONS.get(row["reason"], str(row["reason"]))
 
 
 def _plain_batch(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def way_in(settings: Settings, role: str | None, *, start: bool = True) -> WayIn
         options = " ".join(
             filter(None, (str(parts.pop("options", "") or ""), options, f"-c role={role}" if role else ""))
         )
-        conninfo = make_conninfo("", **parts)  # type: ignore[arg-type]
+        conninfo = make_conninfo("", **parts)
     else:
         info = embedded.status(settings.home)
         if not info.running:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import datetime as dt
+import itertools
 import json
 import random
 import string
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,14 +77,17 @@ def test_case_S45_a_value_some_layer_refuses_is_sanitised_in_every_field(
     poison: str, db: Database, settings: Settings, projects: Path, clock: FakeClock, sql: Connection
 ) -> None:
     wanted = []
+    numbers = itertools.count(1)
     for number, sound in enumerate(records()):
         for path in places(sound):
             if path[-1] in ("type", "role", "uuid"):
                 continue
             made = put(sound, path, poison)
             if "uuid" in made:
-                made["uuid"] = f"00000000-0000-4000-8000-{number:04d}{abs(hash(path)) % 10**8:08d}"
-            before, after = prompt(2), prompt(3)
+                made["uuid"] = str(uuid.uuid4())
+                if path != ("timestamp",):  # or it would be a copy of the last one
+                    made["timestamp"] = f"2026-11-30T10:00:00.{next(numbers):03d}Z"
+            before, after = prompt(next(numbers)), prompt(next(numbers))
             name = f"{number}-" + "-".join(map(str, path))
             file = session_file(projects, name)
             file.write_bytes(b"".join(json.dumps(r).encode() + b"\n" for r in (before, made, after)))
