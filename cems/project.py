@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import configparser
 import dataclasses
+import hashlib
 import os
 import re
 import uuid
@@ -17,6 +18,7 @@ from cems.ids import derived
 from cems.text import sanitise
 
 _CONFIG_LIMIT = 256 * 1024
+_IDENTITY_LIMIT = 500
 # Where agents put worktrees inside a repository; lets a transcript of a worktree that is gone find its repository.
 _WORKTREE_PLACES = re.compile(r"^(?P<root>.+?)/(?:\.claude/worktrees|\.worktrees)/[^/]+(?:/.*)?$")
 _SCP_LIKE = re.compile(r"^(?:[^@/]+@)?(?P<host>[^:/]+):(?P<path>[^/].*|/.+)$")
@@ -33,6 +35,11 @@ class Project:
     """Short, for people; not unique."""
     root: str
     """The repository's main folder, or the folder itself."""
+
+    def __post_init__(self) -> None:
+        if len(self.identity) > _IDENTITY_LIMIT:  # an index of the database holds no longer one
+            digest = hashlib.blake2b(self.identity.encode("utf-8", "replace"), digest_size=16).hexdigest()
+            object.__setattr__(self, "identity", f"{self.identity[:_IDENTITY_LIMIT]}…{digest}")
 
     @property
     def id(self) -> uuid.UUID:

@@ -1,16 +1,16 @@
-"""Secrets which their own shape gives away: private keys, tokens with the prefix of their issuer,
-addresses with a password in them, headers. Each rule finds spans and changes nothing. All of them together
-cost little on text without secrets: a rule runs only where a literal it cannot do without was found, and
-every pattern takes linear time."""
+"""All secrets of a text: tokens, named values, and here those which the form around them gives away, as
+private keys, addresses with a password, and headers. A rule finds spans and changes nothing. It runs only
+where something was found that it cannot do without, and every pattern takes linear time."""
 
 from __future__ import annotations
 
 import base64
 import bisect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from cems.secret_names import Span, find_assignments
+from cems.secret_tokens import find_tokens
 from cems.secret_values import digits_in, is_mixed, is_place, is_stand_in, looks_random
 
 # What redaction leaves where a secret was.
@@ -29,11 +29,11 @@ _HINTS = tuple(
     re.compile(pattern)
     for pattern in (
         # key, token, cookie, hooks
-        rf"k(?:e(?:y{_JOINED}|(?<=toke)n{_JOINED})|(ie(?<=cookie))|(s(?<=hooks)[./]))",
+        rf"k(?:e(?:y{_JOINED}|(?<=toke)n{_JOINED})|(?P<cookie>ie(?<=cookie))|(?P<webhook>s(?<=hooks)[./]))",
         # pass…, pwd, private key
-        rf"p(?:ass{_JOINED_LOOSELY}|wd{_JOINED_LOOSELY}|(rivate key))",
+        rf"p(?:ass{_JOINED_LOOSELY}|wd{_JOINED_LOOSELY}|(?P<private_key>rivate key))",
         # auth…, curl
-        rf"u(?:th(?<=auth)(?:(orization)|{_JOINED})|(rl(?<=curl)))",
+        rf"u(?:th(?<=auth)(?:(?P<authorization>orization)|{_JOINED})|(?P<curl>rl(?<=curl)))",
         # cred…, secret
         rf"cre(?:d{_JOINED}|(?<=secre)t{_JOINED})",
     )
@@ -54,8 +54,8 @@ def find_secrets(text: str) -> list[Span]:
     places: dict[str, list[int]] = {}
     for pattern in _HINTS if len(text) > _SHORT else _HINTS_SHORT:
         for hint in pattern.finditer(low):
-            if hint.lastindex:
-                places.setdefault(hint[hint.lastindex], []).append(hint.start())
+            if hint.lastgroup:
+                places.setdefault(hint.lastgroup, []).append(hint.end())
             else:
                 names.append(hint.start())
     found = list(find_tokens(text, raw))
@@ -70,15 +70,16 @@ def find_secrets(text: str) -> list[Span]:
 
 
 def _at_places(text: str, places: dict[str, list[int]]) -> Iterator[Span]:
-    if "rivate key" in places:
+    """What the rules below find, each where its hint ended."""
+    if "private_key" in places:
         yield from _private_keys(text)
-    if "s." in places or "s/" in places:
+    if "webhook" in places:
         yield from _matches("webhook", _WEBHOOK, text)
-    if "rl" in places:
+    if "curl" in places:
         yield from _user_options(text)
-    yield from _cookies(text, [at + len("kie") for at in places.get("ie", ())])
-    for at in places.get("orization", ()):
-        header = _AUTHORIZATION.match(text, at + len("uthorization"))
+    yield from _cookies(text, places.get("cookie", ()))
+    for at in places.get("authorization", ()):
+        header = _AUTHORIZATION.match(text, at)
         if header and _is_credential(header[1] or "", header[2]):
             yield Span(header.start(2), header.end(2), "authorization")
 
@@ -186,7 +187,7 @@ def _addresses(text: str) -> Iterator[Span]:
             yield Span(match.start(2), match.start(2) + len(password), "url-password")
 
 
-def _cookies(text: str, places: list[int]) -> Iterator[Span]:
+def _cookies(text: str, places: Sequence[int]) -> Iterator[Span]:
     done = 0
     for at in places:
         header = _COOKIE.match(text, at) if at >= done else None

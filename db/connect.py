@@ -24,10 +24,21 @@ Connection = psycopg.Connection[Row]
 OUTAGES = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, DatabaseUnavailable)
 """What a database that is away, restarting, out of space or locked raises: wait and try again, nothing was written."""
 
+REFUSALS = (psycopg.DataError, psycopg.errors.CheckViolation, psycopg.errors.ProgramLimitExceeded)
+"""What Postgres raises for a value it cannot hold: the same write will never succeed. Caught before OUTAGES, of which
+some are a kind."""
+
 _SCOPE = (
     b"select set_config('role', %(role)s, true), set_config('cems.owner_id', %(owner)s, true),"
-    b" set_config('search_path', 'cems, public', true)"
+    b" set_config('search_path', 'cems, public', true), set_config('lock_timeout', %(lock_timeout)s, true),"
+    b" set_config('statement_timeout', %(statement_timeout)s, true)"
 )
+# Here as well as in roles.sql: who logs in as somebody else does not get the role's own settings.
+_TIMEOUTS: dict[Role, tuple[str, str]] = {
+    "cems_owner": ("0", "0"),
+    "cems_writer": ("2s", "30s"),
+    "cems_reader": ("0", "2s"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +123,9 @@ class Database:
 
 def enter_scope(conn: Connection, role: Role, owner_id: uuid.UUID) -> None:
     """Set role, owner and search path for the transaction that is open."""
-    conn.execute(_SCOPE, {"role": role, "owner": str(owner_id)})
+    lock, statement = _TIMEOUTS[role]
+    scope = {"role": role, "owner": str(owner_id), "lock_timeout": lock, "statement_timeout": statement}
+    conn.execute(_SCOPE, scope)
 
 
 def connect(access: Access) -> Connection:

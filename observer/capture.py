@@ -19,7 +19,7 @@ from cems.failpoint import failpoint
 from cems.ids import derived
 from cems.redact import Redactor
 from db import ingest
-from db.connect import Database
+from db.connect import REFUSALS, Database
 from db.ingest import Cursor, Landing, SetAside
 from observer import tail
 from observer.land import Lines, Projects, Session
@@ -212,7 +212,30 @@ class Capture:
             landing.set_aside = [SetAside(start, chunk.too_long, after.marker, "too_long", "")]
         else:
             skipped = lines.take(chunk.data, start, landing, self._clock.now())
-        self._commit(found, seen, landing, skipped, lines)
+        try:
+            self._commit(found, seen, landing, skipped, lines)
+        except REFUSALS as error:
+            if chunk.too_long:
+                raise
+            self._land_in_parts(found, seen, chunk.data, start, after.generation, type(error).__name__)
+
+    def _land_in_parts(
+        self, found: Found, seen: _Seen, data: bytes, start: int, generation: int, reason: str
+    ) -> None:
+        """Lines among which one holds what the database refuses: the others land, that one is set aside."""
+        self._states.pop(found.path, None)
+        cut = data.find(b"\n", len(data) // 2, len(data) - 1) + 1 or data.rfind(b"\n", 0, len(data) // 2) + 1
+        if cut:
+            for part, offset in ((data[:cut], start), (data[cut:], start + cut)):
+                after = tail.advance(seen.cursor, offset, part, len(part), generation)
+                self._land(found, seen, after, Chunk(part), offset)
+            return
+        log.warning("line set aside", transcript=str(seen.cursor.id), offset=start, reason=reason)
+        after = tail.advance(seen.cursor, start, data, len(data), generation)
+        lines = self._lines(found, seen.cursor)
+        aside = lines.refused(data, start)
+        landing = Landing(seen.cursor, after, set_aside=[aside])
+        self._commit(found, seen, landing, collections.Counter({aside.reason: 1}), lines)
 
     def _land_tail(self, found: Found, seen: _Seen, unfinished: bytes, start: int, generation: int) -> None:
         """Land a last line that has no newline yet but is whole. The cursor stays before it: when the newline comes the

@@ -281,6 +281,8 @@ class Condenser:
         uuid = record.uuid or ""
         self._version = record.version or self._version
         at = record.timestamp
+        if at is not None and not 1970 <= at.year < 9999:
+            at = None  # a program's zero or endless time; at the edges of the calendar no other time zone can show it
         if at is not None and at.tzinfo is None:
             at = at.replace(tzinfo=dt.UTC)
         return Row(

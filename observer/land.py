@@ -156,6 +156,10 @@ class Lines:
         """The same for a last line without a newline; None unless it is one whole record, which nothing can continue."""
         return self.take(tail + b"\n", offset, landing, now) if decode_whole(tail) else None
 
+    def refused(self, raw: bytes, offset: int) -> SetAside:
+        """A line that the database does not take."""
+        return self._aside(raw.removesuffix(b"\n"), offset, len(raw), "refused")
+
     def _judge(self, record: Record, row: Row) -> None:
         """Tell another tool's session by its first prompt."""
         if row.kind == "prompt":

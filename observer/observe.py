@@ -16,7 +16,7 @@ from cems.failpoint import failpoint
 from cems.providers import prices
 from cems.providers.usage import usage_of
 from db import ingest, ledger
-from db.connect import Database
+from db.connect import REFUSALS, Database
 from db.ingest import Claimed
 from db.ledger import Caps
 from observer.extract import Context, Extracted, Extractor
@@ -94,7 +94,11 @@ class Observing:
             return
         extracted, error, waits = self._extract(claimed, turns)
         if extracted is not None:
-            self._finish(claimed, extracted, self._extractor.author)
+            try:
+                self._finish(claimed, extracted, self._extractor.author)
+            except REFUSALS as refusal:
+                reason = f"the database refuses what was observed: {type(refusal).__name__}"
+                self._unusable(claimed, turns, BadAnswer(reason))
             return
         self.report.failed_calls += 1
         if isinstance(error, BadAnswer) and waits is None:

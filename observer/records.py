@@ -113,11 +113,15 @@ _FIELDS = {f.name: f for f in msgspec.structs.fields(Record)}
 
 
 def decode(raw: bytes | memoryview) -> list[Record]:
-    """The records on one physical line, without its newline; an empty list where there is none to be had."""
+    """The records on one physical line, without its newline; an empty list where there is none to be had. No string in
+    them holds what Postgres or JSON refuse."""
+    raw = bytes(raw)
     try:
-        return [_decoder.decode(raw)]
+        if b"\\u0000" not in raw:  # the one escape that is valid JSON and no text of Postgres
+            return [_decoder.decode(raw)]
     except msgspec.DecodeError:  # ValidationError is one too: a field has a type of its own
-        return _recover(bytes(raw))
+        pass
+    return _recover(raw)
 
 
 def _recover(raw: bytes) -> list[Record]:

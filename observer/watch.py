@@ -29,7 +29,7 @@ class _Wake(FileSystemEventHandler):
     def __init__(self, wake: threading.Event) -> None:
         self._wake = wake
 
-    def on_any_event(self, event: FileSystemEvent) -> None:
+    def dispatch(self, event: FileSystemEvent) -> None:
         self._wake.set()
 
 
@@ -56,8 +56,7 @@ class Watcher:
                 observer.schedule(_Wake(self.wake), str(root), recursive=True, event_filter=_EVENTS)
             observer.start()
         except OSError as error:
-            if observer.is_alive():
-                observer.stop()
+            observer.unschedule_all()  # those that did start would stay for ever
             if not self._complained:
                 self._complained = True
                 log.warning(

@@ -98,8 +98,6 @@ def _estimate(settings: Settings, written_since: float) -> dict[str, Any]:
 
 
 def _show(found: dict[str, Any]) -> None:
-    from cems.cli.memory_text import pairs
-
     if not found["transcripts"]:
         waiting = (
             f"; {output.many(found['waiting'], 'batch', 'batches')} of earlier runs wait"
@@ -119,4 +117,4 @@ def _show(found: dict[str, Any]) -> None:
     }
     if days := found.get("days_by_caps"):
         facts["caps"] = f"spread over {days} days by CEMS_LLM_DAILY_CALLS and CEMS_LLM_DAILY_TOKENS"
-    pairs(output.console(), facts)
+    output.pairs(output.console(), facts)

@@ -63,9 +63,9 @@ def _dump(settings: Settings, target: Path, force: bool) -> int:
         )
     # The embedded server's superuser passes row-level security; anyone else dumps what their owner may see.
     found = tools.way_in(settings, "cems_owner" if settings.database_url else None)
-    arguments = ["--format=custom", "--no-password", "--schema=cems", "--schema=public"]
+    arguments = ["--format=custom", "--no-password"]
     if settings.database_url:
-        arguments += ["--enable-row-security"]
+        arguments += ["--enable-row-security", "--schema=cems", "--extension=vector"]
     output.note("backing up …")
     with _temporary(target) as temporary:
         done = subprocess.run(

@@ -118,7 +118,7 @@ def _show(rows: list[dict[str, Any]], file: Path) -> None:
         console.print(line, soft_wrap=True)
         source = f" · from {row['source']}" if given else " · default"
         about = f"{row['toml'] or 'environment only'}{source} · {row['meaning']}"
-        console.print(output.indented(Text(about, style="dim"), 4))
+        output.block(console, about, indent=4, style="dim")
     where = "" if file.exists() else ", which does not exist"
     output.note(f"\nFrom the environment and {file}{where}.")
 

@@ -91,10 +91,8 @@ def status(as_json: bool) -> int:
         from cems.cli.status_text import database_facts, problem_lines
 
         click.echo("running" if found["running"] else "not running")
-        from cems.cli.memory_text import pairs
-
-        pairs(output.console(), database_facts(found))
-        problem_lines(found["problems"])
+        output.pairs(output.console(), database_facts(found))
+        problem_lines(output.console(), found["problems"])
     return 0 if found["running"] and not found["problems"] else 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import json
 import math
 import time
 import uuid
@@ -16,7 +17,7 @@ from cems.models import Usage
 from cems.providers import prices
 from cems.redact import Redactor
 from cems.settings import Settings
-from db.ingest import Cursor, Landing
+from db.ingest import LINE_CAP, Cursor, Landing
 from observer.land import Lines, Projects, Session
 from observer.prompt import PROMPT_LIMIT, SYSTEM
 from observer.tail import TranscriptFile
@@ -32,8 +33,10 @@ CALL_SECONDS = 6.0
 """One request, until there are calls in the ledger to go by."""
 DATABASE_SHARE = 1.6
 """Reading and storing take this much more than reading alone."""
+BATCH_SECONDS = 0.015
+"""Claiming, observing by rules and storing one batch."""
 VECTOR_SECONDS = 0.035
-MEMORIES_PER_BATCH = 2.0
+MEMORIES_PER_BATCH = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,12 +47,14 @@ class Sample:
     seconds: float
     kept: int
     """Bytes of text and tool calls that would be landed."""
+    counted: int
+    """Bytes of transcript that count towards batches."""
 
 
 def sample(settings: Settings, disk: Disk, machine: uuid.UUID) -> Sample:
     """Read some of the unread bytes, largest files first, writing nothing."""
     redactor = Redactor(bytes(32))
-    began, total, kept = time.monotonic(), 0, 0
+    began, total, kept, counted = time.monotonic(), 0, 0, 0
     for one in sorted(disk.unread, key=lambda one: -one.bytes):
         if total >= SAMPLE_BYTES or time.monotonic() - began > SAMPLE_SECONDS:
             break
@@ -65,7 +70,8 @@ def sample(settings: Settings, disk: Disk, machine: uuid.UUID) -> Sample:
         lines.take(chunk.data, one.offset, landing, dt.datetime.now(dt.UTC))
         total += len(chunk.data)
         kept += len(landing.rows)
-    return Sample(total, time.monotonic() - began, kept)
+        counted += sum(min(row["bytes"], LINE_CAP) for row in json.loads(landing.rows))
+    return Sample(total, time.monotonic() - began, kept, counted)
 
 
 def estimate(settings: Settings, disk: Disk, read: Sample, call_milliseconds: float | None) -> dict[str, Any]:
@@ -75,11 +81,10 @@ def estimate(settings: Settings, disk: Disk, read: Sample, call_milliseconds: fl
         name = f"{one.found.session}/{one.found.agent}" if one.found.agent else one.found.session
         sizes[name] = sizes.get(name, 0) + one.bytes
     kept = read.kept / read.bytes if read.bytes else 0.2
-    # No line counts for more than the cap, and what is kept is an upper bound of what counts.
-    counted = min(1.0, kept * 4)
+    counted = read.counted / read.bytes if read.bytes else 0.5
     batches = sum(max(1, math.ceil(size * counted / settings.observer_batch_size)) for size in sizes.values())
     rate = read.bytes / read.seconds if read.bytes and read.seconds else 20e6
-    seconds = disk.unread_bytes / rate * DATABASE_SHARE + batches * 0.01
+    seconds = disk.unread_bytes / rate * DATABASE_SHARE + batches * BATCH_SECONDS
     found: dict[str, Any] = {
         "sessions": len(sizes),
         "transcripts": len(disk.unread),

@@ -202,7 +202,7 @@ def _decoded(line: bytes) -> Given | str:
     except UnicodeDecodeError as error:
         return f"not UTF-8 (byte {error.start + 1})"
     except msgspec.ValidationError as error:
-        return str(error)[:300]
+        return f"the kind must be one of {', '.join(KINDS)}" if "$.kind" in str(error) else str(error)[:300]
     except (msgspec.DecodeError, RecursionError) as error:
         return f"not a JSON object: {error}"[:300]
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from cems.cli.output import block, clean, day, moment, pairs
 from cems.models import Memory
-from cems.text import one_line, shorten
+from cems.text import one_line
 
 BODY_SHOWN = 420
 """Characters of a body in a list of results; `cems memory show` and `--full` give all."""
@@ -38,22 +38,19 @@ def results(
     for index, memory in enumerate(found):
         if index:
             console.print()
-        console.print(
-            Text(one_line(clean(memory.title), 400), style="bold" if memory.state == "active" else "strike")
-        )
-        console.print(indented(_about(memory, ids[memory.id])))
+        block(console, memory.title, indent=0, style="bold" if memory.state == "active" else "strike")
+        block(console, _about(memory, ids[memory.id]))
         if bodies and memory.body:
-            body = clean(memory.body) if full else shorten(one_line(clean(memory.body), 4000), BODY_SHOWN)
-            console.print(indented(Text(body, style="dim")))
+            block(console, memory.body if full else _beginning(memory.body), style="dim")
 
 
 def detail(console: Console, memory: Memory, evidence: Sequence[Mapping[str, Any]]) -> None:
     """Print one memory with all that is known of it."""
-    console.print(Text(clean(memory.title), style="bold"))
-    console.print(_about(memory, str(memory.id)))
+    block(console, memory.title, indent=0, style="bold")
+    block(console, _about(memory, str(memory.id)), indent=0)
     if memory.body:
         console.print()
-        console.print(Text(clean(memory.body)))
+        block(console, memory.body, indent=0)
     console.print()
     seen = "once" if memory.seen_count == 1 else f"{memory.seen_count} times"
     by = "by hand" if memory.author == "hand" else f"by {memory.author}"
@@ -67,31 +64,36 @@ def detail(console: Console, memory: Memory, evidence: Sequence[Mapping[str, Any
     pairs(console, facts)
     console.print()
     if not evidence:
-        console.print(
-            Text(
-                "No evidence: it was written by hand." if memory.author == "hand" else "No evidence is left."
-            )
+        by_hand = memory.author == "hand"
+        block(
+            console, "No evidence: it was written by hand." if by_hand else "No evidence is left.", indent=0
         )
         return
-    console.print(Text(f"Evidence ({len(evidence)})", style="bold"))
+    block(console, f"Evidence ({len(evidence)})", indent=0, style="bold")
     for source in evidence:
         _source(console, source)
 
 
 def _source(console: Console, source: Mapping[str, Any]) -> None:
     if source["source_memory_id"]:
-        console.print(indented(Text(f"memory {source['source_memory_id']}")))
+        block(console, f"memory {source['source_memory_id']}")
         return
     who = WORDS_OF[source["origin"]]
     session = clean(source["session_title"] or source["session"] or "a session")
     agent = f", subagent {clean(source['agent'])}" if source["agent"] else ""
-    console.print(indented(Text(f"{who}, {moment(source['at'])}, in “{one_line(session, 120)}”{agent}")))
+    block(console, f"{who}, {moment(source['at'])}, in “{one_line(session, 120)}”{agent}")
     if source["quote"]:
-        console.print(indented(Text(f"“{clean(source['quote'])}”", style="italic"), 4))
+        block(console, f"“{source['quote']}”", indent=4, style="italic")
     where = [f"session {clean(source['session'])}"] if source["session"] and source["session_title"] else []
     where += [clean(source["transcript"])] if source["transcript"] else []
     for line in where:
-        console.print(indented(Text(line, style="dim", overflow="fold"), 4))
+        console.print(Text(f"    {line}", style="dim"), soft_wrap=True)  # whole, to be copied
+
+
+def _beginning(body: str) -> str:
+    """The first lines of a body, for a list."""
+    text = "\n".join(line.strip() for line in clean(body).splitlines() if line.strip())
+    return text if len(text) <= BODY_SHOWN else text[:BODY_SHOWN].rsplit(None, 1)[0] + " …"
 
 
 def _about(memory: Memory, shown_id: str) -> Text:

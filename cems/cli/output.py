@@ -72,7 +72,9 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
-def block(target: Console, content: str | Text, *, indent: int = 2, style: str = "", first: str | Text = "") -> None:
+def block(
+    target: Console, content: str | Text, *, indent: int = 2, style: str = "", first: str | Text = ""
+) -> None:
     """Print text wrapped at the terminal's width, each line moved to the right; `first` stands before the first line. No
     line ends in spaces, so the output can be piped and compared."""
     from rich.text import Text
@@ -83,7 +85,7 @@ def block(target: Console, content: str | Text, *, indent: int = 2, style: str =
     prefix.pad_right(indent - len(prefix))
     for line in body.wrap(target, width, overflow="fold") or [Text()]:
         line.rstrip()
-        target.print(prefix + line if line else prefix.plain.rstrip(), soft_wrap=True)
+        target.print(Text.assemble(prefix, line) if line else prefix.plain.rstrip(), soft_wrap=True)
         prefix = Text(" " * indent)
 
 

@@ -68,6 +68,7 @@ def watching(
             with contextlib.suppress(*OUTAGES):
                 done, left = work.observing.report.batches, status.queue(db)["pending"]
                 if done + left:
+                    display.update(reading, completed=total_bytes)
                     new = sum(work.observing.report.observations.values())
                     display.update(
                         observing,

@@ -64,8 +64,6 @@ def waiting(db: Database, caps: Caps, now: dt.datetime) -> dict[str, Any]:
 
 def show(report: dict[str, Any], now: dt.datetime) -> None:
     """Print a report for people."""
-    from cems.cli.memory_text import pairs
-
     new = sum(report["observations"].values())
     took = output.duration(report["seconds"])
     click.echo(
@@ -85,7 +83,7 @@ def show(report: dict[str, Any], now: dt.datetime) -> None:
         "unreadable": f"{output.many(report['unreadable'], 'file')}" if report["unreadable"] else "",
         "waiting": _waiting_line(held, now) if held["batches"] else "",
     }
-    pairs(output.console(), facts)
+    output.pairs(output.console(), facts)
 
 
 def _waiting_line(held: dict[str, Any], now: dt.datetime) -> str:

@@ -64,7 +64,6 @@ def search(
     """
     scope.only_one(project=project, everywhere_only=everywhere_only)
     settings = configuration.load()
-    vector, model_id = (None, None) if keywords or not query.strip() else _vector(settings, query)
     from cems.cli.reach import database
     from db import memories
     from db.search import Question
@@ -72,6 +71,7 @@ def search(
 
     with database(settings, "cems_reader") as db:
         projects = [] if everywhere_only else scope.find_projects(db, settings, project) if project else None
+        vector, model_id = (None, None) if keywords or not query.strip() else _vector(settings, query)
         question = Question(query, vector, model_id, projects, kind, concept, file, since, limit)
         hits = find(db, question, dt.datetime.now(dt.UTC))
         ids = memories.short_ids(db, [hit.memory.id for hit in hits])

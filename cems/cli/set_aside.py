@@ -83,12 +83,10 @@ def show(aside_id: str, as_json: bool) -> None:
             | (_plain_batch(row) | {"of": lines} if ref.what == "batch" else _plain_line(row))
         )
         return
-    from cems.cli.memory_text import pairs
-
     console = output.console()
     if ref.what == "batch":
         click.echo(f"batch {row['id']}")
-        pairs(
+        output.pairs(
             console,
             {
                 "session": _of_batch(row),
@@ -102,10 +100,10 @@ def show(aside_id: str, as_json: bool) -> None:
             click.echo(
                 click.style(f"\n{line['kind']} by {line['origin']}, {output.moment(line['at'])}", dim=True)
             )
-            console.print(output.indented(output.clean(line["text"])))
+            output.block(console, line["text"])
         return
     click.echo(f"line {row['id']}")
-    pairs(
+    output.pairs(
         console,
         {
             "reason": _reason(row),
@@ -117,7 +115,7 @@ def show(aside_id: str, as_json: bool) -> None:
     )
     if row["excerpt"]:
         click.echo("\nIts beginning, redacted:")
-        console.print(output.indented(output.clean(row["excerpt"])))
+        output.block(console, row["excerpt"])
 
 
 @set_aside.command()

@@ -4,8 +4,10 @@ problem to tell, not an error."""
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import os
 import shutil
+from collections.abc import Iterator
 from typing import Any
 
 from cems import __version__, home
@@ -152,13 +154,23 @@ def _disk(settings: Settings) -> dict[str, Any]:
     while not place.exists() and place != place.parent:
         place = place.parent
     used = 0
-    for folder, _, names in os.walk(settings.home):
+    for folder, _, names in itertools.chain(os.walk(settings.home), _outside(settings)):
         for name in names:
             try:
                 used += os.lstat(os.path.join(folder, name)).st_blocks * 512  # noqa: PTH118 - thousands of files
             except OSError:
                 continue
     return {"used_bytes": used, "free_bytes": shutil.disk_usage(place).free}
+
+
+def _outside(settings: Settings) -> Iterator[tuple[str, list[str], list[str]]]:
+    """The database's folders, where another system user runs it and it cannot live in the home."""
+    try:
+        data = embedded.status(settings.home).data
+    except CemsError:
+        return
+    if not data.is_relative_to(settings.home.resolve()):
+        yield from os.walk(data.parent)
 
 
 def _problem(error: Exception) -> dict[str, str]:

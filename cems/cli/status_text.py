@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,8 +10,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from cems.cli.memory_text import pairs
-from cems.cli.output import ago, duration, error, many, size, tally, until
+from cems.cli.output import ago, block, duration, many, pairs, size, tally, until
 
 PROJECTS_SHOWN = 8
 
@@ -22,7 +22,7 @@ def show(console: Console, found: Mapping[str, Any]) -> None:
     click.echo(
         click.style("healthy" if healthy else "not healthy", fg="green" if healthy else "red", bold=True)
     )
-    problem_lines(found["problems"])
+    problem_lines(console, found["problems"])
     facts = {
         "observer": _observer(found),
         "database": ", ".join(filter(None, database_facts(found["database"]).values())),
@@ -42,10 +42,10 @@ def show(console: Console, found: Mapping[str, Any]) -> None:
     pairs(console, facts)
 
 
-def problem_lines(problems: Sequence[Mapping[str, str]]) -> None:
+def problem_lines(console: Console, problems: Sequence[Mapping[str, str]]) -> None:
     """Each problem, with what to do."""
     for one in problems:
-        error(one["problem"], one["hint"])
+        block(console, one["problem"] + (f"\n{one['hint']}" if one["hint"] else ""), indent=4, first="  !")
 
 
 def database_facts(found: Mapping[str, Any]) -> dict[str, str]:
@@ -110,9 +110,9 @@ def _memories(found: Mapping[str, Any], vectors: Mapping[str, Any]) -> dict[str,
         facts["layers"] = tally(layers)
     if gone := {k: v for k, v in found["by_state"].items() if k != "active"}:
         facts["no longer shown"] = tally(gone)
-    projects = [
-        f"{p['name']} ({p['memories']:,})" for p in sorted(found["projects"], key=lambda p: -p["memories"])
-    ]
+    ranked = sorted(found["projects"], key=lambda p: -p["memories"])
+    names = collections.Counter(p["name"] for p in ranked)
+    projects = [f"{p['name'] if names[p['name']] == 1 else _where(p)} ({p['memories']:,})" for p in ranked]
     more = f" and {len(projects) - PROJECTS_SHOWN} more" if len(projects) > PROJECTS_SHOWN else ""
     facts["projects"] = ", ".join(projects[:PROJECTS_SHOWN]) + more
     if vectors["model"]:
@@ -125,6 +125,12 @@ def _memories(found: Mapping[str, Any], vectors: Mapping[str, Any]) -> dict[str,
     else:
         facts["vectors"] = "no embedder: search by words only"
     return facts
+
+
+def _where(project: Mapping[str, Any]) -> str:
+    """What tells a project from another one of its name."""
+    identity: str = project["identity"]
+    return identity.removeprefix("git:") if identity.startswith("git:") else str(project["root"])
 
 
 def _calls(row: Mapping[str, Any], now: dt.datetime) -> str:

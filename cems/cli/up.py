@@ -12,8 +12,9 @@ from cems import __version__, home
 from cems import settings as configuration
 from cems.cli import output
 from cems.cli.children import Child, Family
-from cems.cli.processes import Asked, held, was_killed
+from cems.cli.processes import Asked, held, holder, was_killed
 from cems.cli.stopping import Stopping
+from cems.errors import AlreadyRunning
 from cems.settings import Settings
 
 CHILDREN: tuple[Child, ...] = (Child("observer", ("observe", "--wait", "--while-parent-lives")),)
@@ -42,6 +43,12 @@ def up(as_json: bool) -> int:
                 return _run(settings, stopping, as_json)
         except Asked:
             return 0
+        except AlreadyRunning as error:
+            if (pid := holder(settings.home, "up")) is None:
+                raise
+            raise AlreadyRunning(
+                f"`cems up` runs for this home already (process {pid})", hint=error.hint
+            ) from None
 
 
 def _run(settings: Settings, stopping: Stopping, as_json: bool) -> int:
@@ -114,15 +121,13 @@ def _say(settings: Settings, started: bool, as_json: bool) -> None:
         output.document(found)
         sys.stdout.flush()
         return
-    from cems.cli.memory_text import pairs
-
     model = (
         found["written_by"]
         if settings.gemini_api_key
         else "rules; set CEMS_GEMINI_API_KEY for finer memories"
     )
     click.echo(f"CEMS {__version__} is running; Ctrl-C ends everything.")
-    pairs(
+    output.pairs(
         output.console(),
         {
             "home": found["home"],
