@@ -16,7 +16,7 @@ import msgspec
 import platformdirs
 
 from cems.errors import SettingsError
-from cems.models import CONCEPTS
+from cems.models import CONCEPTS, KINDS
 
 _FILE_LIMIT = 1024 * 1024
 
@@ -121,6 +121,30 @@ class Settings:
         "extraction.attempts",
         "unusable answers after which a batch is split, and set aside when it cannot be",
     )
+
+    context_tokens: Positive = _field(
+        2_000,
+        "context.tokens",
+        "tokens of memories a session is given at its start, and with a prompt, at most",
+    )
+    context_observation_types: tuple[str, ...] = _field(
+        ("decision", "deadend", "pattern", "preference"),
+        "context.observation_types",
+        "kinds of memories a session is given at its start; those added by hand always",
+    )
+    context_observation_concepts: tuple[str, ...] = _field(
+        (),
+        "context.observation_concepts",
+        "concepts of memories a session is given at its start; none: any. Those without a concept always",
+    )
+    context_observations: Count = _field(
+        40, "context.observations", "memories a session is given at its start, at most; 0: none"
+    )
+
+    recall_enabled: bool = _field(
+        True, "recall.enabled", "give memories to sessions; without, every hook says nothing"
+    )
+    recall_memories: Count = _field(6, "recall.memories", "memories given with a prompt, at most; 0: none")
 
     log_level: str = _field("info", "log.level", "debug, info, warning or error")
     log_format: str = _field(
@@ -254,6 +278,11 @@ def _checked(settings: Settings) -> Settings:
         if getattr(settings, name) not in allowed:
             raise SettingsError(
                 f"CEMS_{name.upper()} must be one of {', '.join(allowed)}, not {getattr(settings, name)!r}"
+            )
+    for kind in settings.context_observation_types:
+        if kind not in KINDS:
+            raise SettingsError(
+                f"CEMS_CONTEXT_OBSERVATION_TYPES: there is no kind {kind!r}, only {', '.join(KINDS)}"
             )
     if settings.embedding_dimensions > 3072:
         raise SettingsError(

@@ -4,10 +4,17 @@ and searching use the same function, so that both sides agree."""
 
 from __future__ import annotations
 
+import dataclasses
+import datetime as dt
 import re
+from collections.abc import Sequence
 
 TERMS_LIMIT = 8000
 """Characters of terms a memory keeps."""
+AROUND_LIMIT = 2000
+"""Characters a memory keeps of what stood around it."""
+WORDS_LIMIT = 48
+"""Words of a question that are searched for: each costs some 0.2 ms where memories are many (measured here)."""
 
 _TOKEN = re.compile(r"[^\W_]+(?:[._\-:/@#+][^\W_]+)*[+#]*", re.UNICODE)
 _PARTS = re.compile(r"[._\-:/@#+]+")
@@ -22,6 +29,7 @@ _STOP = frozenset(
     they this those to too up us was we were what when where which who why will with would you your
     about after all also any because before being both each few more most other over same such through
     under until very while
+    s t ll re ve
     """.split()  # noqa: SIM905 - a list of words reads as words
 )
 
@@ -40,6 +48,45 @@ def terms(*texts: str) -> str:
             break
         out.append(term)
     return " ".join(out)
+
+
+def memory_terms(title: str, body: str, files: Sequence[str] = (), at: dt.datetime | None = None) -> str:
+    """The terms of a memory: of its text and its files, and the month it happened in, because questions name it."""
+    return terms(title, body, *files, f"{at:%B %Y}" if at else "")
+
+
+def around(texts: Sequence[str]) -> str:
+    """What stood around a memory in its session, nearest first, within the limit; texts share it evenly."""
+    kept = [" ".join(text.split()) for text in texts if text.strip()]
+    share = AROUND_LIMIT // max(len(kept), 1) - 1
+    return "\n".join(text[:share] for text in kept)
+
+
+@dataclasses.dataclass(frozen=True)
+class Word:
+    """A word of a question."""
+
+    text: str
+    identifier: bool
+    """A name as programs have them: `handleError`, `db/search.py`, `E0432`. One such match is evidence by itself."""
+
+
+def words(question: str) -> list[Word]:
+    """What to search for, each once: identifiers first where there are more than `WORDS_LIMIT`. A run of a script without
+    spaces stands as its pairs alone: no memory holds the same whole sentence."""
+    found: dict[str, bool] = {}
+    for match in _TOKEN.finditer(question):
+        whole = _plain(match[0])
+        named = _is_identifier(match[0])
+        for token in tokens(match[0]):
+            run = _UNSPACED.search(token)
+            if token in _STOP or (run and len(run[0]) > 2) or (token != whole and token.isdigit()):
+                continue
+            found[token] = found.get(token, False) or (named and token == whole)
+    ordered = [Word(text, identifier) for text, identifier in found.items()]
+    if len(ordered) > WORDS_LIMIT:
+        ordered.sort(key=lambda word: not word.identifier)
+    return ordered[:WORDS_LIMIT]
 
 
 def tokens(text: str) -> list[str]:
@@ -65,3 +112,12 @@ def tokens(text: str) -> list[str]:
 def _plain(token: str) -> str:
     """A whole identifier as one word that Postgres's parser leaves in one piece."""
     return _PARTS.sub("", token).lower() or token.lower()
+
+
+def _is_identifier(token: str) -> bool:
+    """Whether a token is a name as programs have them: parts joined by more than a hyphen or one slash, a hump inside, or
+    letters beside digits."""
+    if len(token) < 4 or not any(c.isalpha() for c in token):
+        return False
+    joined = bool(re.search(r"[._:@#]", token)) or token.count("/") > 1
+    return joined or any(c.isdigit() for c in token) or bool(re.search(r"[a-z][A-Z]", token))

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 import uuid
+import weakref
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -27,6 +29,10 @@ OUTAGES = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, Databa
 REFUSALS = (psycopg.DataError, psycopg.errors.CheckViolation, psycopg.errors.ProgramLimitExceeded)
 """What Postgres raises for a value it cannot hold: the same write will never succeed. Caught before OUTAGES, of which
 some are a kind."""
+
+CHECK_AFTER = 5.0
+"""Seconds without use after which a pooled connection is looked at before it is used."""
+_used_at: weakref.WeakKeyDictionary[Connection, float] = weakref.WeakKeyDictionary()
 
 _SCOPE = (
     b"select set_config('role', %(role)s, true), set_config('cems.owner_id', %(owner)s, true),"
@@ -81,7 +87,7 @@ class Database:
             max_idle=120,
             kwargs=access.options,
             configure=_configure,
-            check=ConnectionPool.check_connection,
+            check=_check,
             connection_class=Connection,
             reconnect_timeout=2,
         )
@@ -138,6 +144,14 @@ def connect(access: Access) -> Connection:
         return Connection.connect(access.conninfo, **access.options)
     except psycopg.OperationalError as error:
         raise DatabaseUnavailable(f"the database does not answer: {_first_line(error)}") from error
+
+
+def _check(conn: Connection) -> None:
+    """Look whether a pooled connection still lives, unless it was used just now: then its next use will tell."""
+    now = time.monotonic()
+    if now - _used_at.get(conn, float("-inf")) > CHECK_AFTER:
+        ConnectionPool.check_connection(conn)
+    _used_at[conn] = now
 
 
 def _configure(conn: Connection) -> None:

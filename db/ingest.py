@@ -16,7 +16,7 @@ from cems.errors import LostRace
 from cems.failpoint import failpoint
 from cems.ids import uuid7
 from cems.models import Line, Observation, ToolUse
-from db import memories
+from db import memories, usage
 from db.connect import Connection, Database, Row
 from db.queries import SQL
 
@@ -97,6 +97,8 @@ class Landing:
     set_aside: Sequence[SetAside] = ()
     cleared: Sequence[str] = ()
     """Names of sessions that a clear in this chunk ended."""
+    showings: Sequence[usage.Showing] = ()
+    sayings: Sequence[usage.Saying] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,6 +178,7 @@ def land(db: Database, landing: Landing, now: dt.datetime) -> int:
                 SQL["ingest.end_sessions_of"],
                 owner | {"session": before.session_id, "names": list(landing.cleared)},
             )
+        usage.learn(conn, db.owner_id, landing.showings, landing.sayings, now)
         skipped = dict(after.skipped)
         if copies := landing.row_count - landed:
             skipped["copy"] = skipped.get("copy", 0) + copies

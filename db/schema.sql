@@ -125,7 +125,10 @@ CREATE TABLE cems.memory (
     superseded_by uuid,
     archived_at timestamp with time zone,
     forgotten_at timestamp with time zone,
-    search tsvector GENERATED ALWAYS AS (((setweight(to_tsvector('english'::regconfig, title), 'A'::"char") || setweight(to_tsvector('english'::regconfig, body), 'B'::"char")) || setweight(to_tsvector('simple'::regconfig, terms), 'C'::"char"))) STORED NOT NULL,
+    around text DEFAULT ''::text NOT NULL,
+    search tsvector GENERATED ALWAYS AS (((((setweight(to_tsvector('english'::regconfig, title), 'A'::"char") || setweight(to_tsvector('english'::regconfig, body), 'B'::"char")) || setweight(to_tsvector('simple'::regconfig, terms), 'C'::"char")) || setweight(to_tsvector('english'::regconfig, around), 'D'::"char")) || array_to_tsvector(ARRAY[('p/'::text || COALESCE((project_id)::text, ''::text))]))) STORED NOT NULL,
+    short_id text GENERATED ALWAYS AS ("right"((id)::text, 10)) STORED NOT NULL,
+    CONSTRAINT memory_around_check CHECK ((length(around) <= 2000)),
     CONSTRAINT memory_body_check CHECK ((length(body) <= 2000)),
     CONSTRAINT memory_check CHECK (((origin = 'user'::text) OR (kind <> 'preference'::text))),
     CONSTRAINT memory_concepts_check CHECK ((cardinality(concepts) <= 20)),
@@ -156,6 +159,20 @@ CREATE TABLE cems.memory_source (
 );
 
 ALTER TABLE ONLY cems.memory_source FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE cems.memory_use (
+    owner_id uuid NOT NULL,
+    memory_id uuid NOT NULL,
+    record_uuid uuid NOT NULL,
+    how text NOT NULL,
+    session_id uuid NOT NULL,
+    turn uuid,
+    at timestamp with time zone NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    CONSTRAINT memory_use_how_check CHECK ((how = ANY (ARRAY['shown'::text, 'cited'::text, 'acted'::text])))
+);
+
+ALTER TABLE ONLY cems.memory_use FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE cems.project (
     owner_id uuid NOT NULL,
@@ -269,6 +286,9 @@ ALTER TABLE ONLY cems.memory_source
 ALTER TABLE ONLY cems.memory_source
     ADD CONSTRAINT memory_source_pkey PRIMARY KEY (owner_id, id);
 
+ALTER TABLE ONLY cems.memory_use
+    ADD CONSTRAINT memory_use_pkey PRIMARY KEY (owner_id, memory_id, record_uuid, how);
+
 ALTER TABLE ONLY cems.project
     ADD CONSTRAINT project_owner_id_identity_key UNIQUE (owner_id, identity);
 
@@ -318,6 +338,8 @@ CREATE INDEX line_waiting ON cems.line USING btree (owner_id, session_id) WHERE 
 
 CREATE INDEX llm_call_purpose ON cems.llm_call USING btree (owner_id, purpose, started_at);
 
+CREATE INDEX memory_counted ON cems.memory USING btree (owner_id, project_id) WHERE ((used_count > 0) OR (seen_count > 1) OR pinned);
+
 CREATE INDEX memory_files ON cems.memory USING gin (files);
 
 CREATE INDEX memory_project ON cems.memory USING btree (owner_id, project_id, occurred_at);
@@ -326,11 +348,21 @@ CREATE UNIQUE INDEX memory_same ON cems.memory USING btree (owner_id, project_id
 
 CREATE INDEX memory_search ON cems.memory USING gin (search);
 
+CREATE INDEX memory_short ON cems.memory USING btree (owner_id, short_id);
+
 CREATE INDEX memory_source_line ON cems.memory_source USING btree (owner_id, line_uuid);
 
 CREATE INDEX memory_source_memory ON cems.memory_source USING btree (owner_id, source_memory_id) WHERE (source_memory_id IS NOT NULL);
 
+CREATE INDEX memory_source_session ON cems.memory_source USING btree (owner_id, session_id) WHERE (session_id IS NOT NULL);
+
 CREATE INDEX memory_superseded ON cems.memory USING btree (owner_id, superseded_by) WHERE (superseded_by IS NOT NULL);
+
+CREATE INDEX memory_use_session ON cems.memory_use USING btree (owner_id, session_id, memory_id);
+
+CREATE INDEX session_parent ON cems.session USING btree (owner_id, parent_id) WHERE (parent_id IS NOT NULL);
+
+CREATE INDEX session_project ON cems.session USING btree (owner_id, project_id, last_at);
 
 ALTER TABLE ONLY cems.batch
     ADD CONSTRAINT batch_owner_id_session_id_fkey FOREIGN KEY (owner_id, session_id) REFERENCES cems.session(owner_id, id);
@@ -365,6 +397,9 @@ ALTER TABLE ONLY cems.memory_source
 ALTER TABLE ONLY cems.memory_source
     ADD CONSTRAINT memory_source_owner_id_source_memory_id_fkey FOREIGN KEY (owner_id, source_memory_id) REFERENCES cems.memory(owner_id, id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY cems.memory_use
+    ADD CONSTRAINT memory_use_owner_id_memory_id_fkey FOREIGN KEY (owner_id, memory_id) REFERENCES cems.memory(owner_id, id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY cems.session
     ADD CONSTRAINT session_owner_id_project_id_fkey FOREIGN KEY (owner_id, project_id) REFERENCES cems.project(owner_id, id);
 
@@ -386,6 +421,8 @@ CREATE POLICY by_owner ON cems.llm_call TO cems_owner, cems_writer USING ((owner
 CREATE POLICY by_owner ON cems.memory TO cems_owner, cems_writer USING ((owner_id = (NULLIF(current_setting('cems.owner_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY by_owner ON cems.memory_source TO cems_owner, cems_writer USING ((owner_id = (NULLIF(current_setting('cems.owner_id'::text, true), ''::text))::uuid));
+
+CREATE POLICY by_owner ON cems.memory_use TO cems_owner, cems_writer USING ((owner_id = (NULLIF(current_setting('cems.owner_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY by_owner ON cems.project TO cems_owner, cems_writer USING ((owner_id = (NULLIF(current_setting('cems.owner_id'::text, true), ''::text))::uuid));
 
@@ -420,6 +457,8 @@ ALTER TABLE cems.llm_call ENABLE ROW LEVEL SECURITY;
 ALTER TABLE cems.memory ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE cems.memory_source ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE cems.memory_use ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE cems.project ENABLE ROW LEVEL SECURITY;
 
@@ -470,6 +509,8 @@ GRANT SELECT ON TABLE cems.memory TO cems_reader;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE cems.memory_source TO cems_writer;
 GRANT SELECT ON TABLE cems.memory_source TO cems_reader;
+
+GRANT SELECT,INSERT ON TABLE cems.memory_use TO cems_writer;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE cems.project TO cems_writer;
 GRANT SELECT ON TABLE cems.project TO cems_reader;

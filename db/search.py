@@ -1,29 +1,63 @@
-"""Search over memories: full text (an OR of terms, identifiers in one piece and in parts) and vectors, each ranked within
-the filters, fused by reciprocal rank. A vector below the floor counts for nothing, so an unrelated question finds nothing."""
+"""Search over memories, one named statement a request: words (an OR of the question's words, the rarer the heavier) and
+meaning (vectors), both within the filters, fused on one scale, and put into order by `db.search_order`.
+
+Promised: a hit passed an absolute floor, so a question about something else finds nothing; what was forgotten, archived,
+superseded or snoozed is never found; no text of a question can make it fail."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime as dt
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pgvector import Vector
 
+from cems import dates
 from cems.models import Memory
-from cems.terms import terms
-from db.connect import Database
+from cems.terms import words
+from cems.text import sanitise
+from db.connect import Connection, Database, Row
 from db.memories import memory_of
 from db.queries import SQL
+from db.search_order import Factors, Found, order
 
-RRF_K = 60
-"""The constant of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009)."""
-DEPTH = 100
-"""Candidates of each leg."""
 QUERY_LIMIT = 4000
 """Characters of a question; the rest is not searched for."""
-FLOORS = {"bge-small-en-v1.5-int8@384": 0.55}
-"""Cosine below which two texts have nothing to do with each other, by model; unrelated pairs of bge-small lie below .55."""
+INDEXED = {
+    "bge-small-en-v1.5-int8@384": 384,
+    "gemini-embedding-001@768": 768,
+    "gemini-embedding-2@768": 768,
+}
+"""Models whose vectors have an index, and how long they are; others are compared one by one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """How a model's cosines are read."""
+
+    zero: float
+    """Two texts that have nothing to do with each other."""
+    floor: float
+    """From here on the vector alone is evidence."""
+
+
+SCALES = {"bge-small-en-v1.5-int8@384": Scale(0.45, 0.60)}
+OTHER_SCALE = Scale(0.3, 0.5)
+TUNING: Mapping[str, Any] = {
+    "labels": [0.2, 0.2, 0.4, 1.0],
+    "depth": 100,
+    "few": 3000,
+    "sample": 300,
+    "share": 0.05,
+    "words_floor": 0.3,
+    "meaning_weight": 0.5,
+    "words_full": 0.1,
+    "meaning_full": 0.1,
+    "ef": 120,
+    "max_scan": 200_000,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,43 +72,127 @@ class Question:
     kind: str | None = None
     concept: str | None = None
     file: str | None = None
+    """A path, or the end of one."""
     since: dt.datetime | None = None
     limit: int = 10
+    until: dt.datetime | None = None
+    """The first moment that is too late."""
+    layer: str | None = None
+    dates: bool = True
+    """Dates in the text become `since` and `until` where neither is given."""
+    zone: dt.tzinfo | None = None
+    """Whose days the text's dates are; None: this machine's."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Hit:
-    """A memory found, and by which leg."""
+    """A memory found, by which leg, and why it stands where it stands."""
 
     memory: Memory
     score: float
+    """Relevance: 1 is the best words and the best meaning among all hits."""
     words_rank: int | None
     words_score: float | None
     meaning_rank: int | None
     meaning_score: float | None
+    """The cosine."""
+    coverage: float
+    """The share of the question's words it has, by weight."""
+    factors: Factors
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """The hits, and how the question was understood."""
+
+    hits: list[Hit]
+    words: list[str]
+    since: dt.datetime | None
+    until: dt.datetime | None
+    latest: bool
 
 
 def search(db: Database, question: Question, now: dt.datetime) -> list[Hit]:
     """The best memories for a question, best first; none is a normal answer."""
-    text = question.text[:QUERY_LIMIT].replace("\0", "")
-    args = {
-        "owner": db.owner_id,
-        "text": text,
-        "terms": terms(text),
+    return explain(db, question, now).hits
+
+
+def explain(db: Database, question: Question, now: dt.datetime) -> Answer:
+    """The same, with how the question was understood."""
+    reading = read(question, now)
+    args = arguments(question, reading, now)
+    args["owner"] = db.owner_id
+    with db.transaction() as conn:
+        rows = run(conn, args)
+    found = [
+        Found(memory_of(row), row["score"], row["pinned"], row["used_count"], row["alike"]) for row in rows
+    ]
+    ordered = order(found, now, limit=question.limit, latest=reading.latest)
+    return Answer(
+        hits=[_hit(found[place], rows[place], factors) for place, factors in ordered],
+        words=args["words"],
+        since=args["since"],
+        until=args["until"],
+        latest=reading.latest,
+    )
+
+
+def read(question: Question, now: dt.datetime) -> dates.Reading:
+    """The question's text, storable and of bounded length, and what it says about time."""
+    text = sanitise(question.text[:QUERY_LIMIT])
+    if not question.dates:
+        return dates.Reading(text)
+    zone = question.zone or dt.datetime.now().astimezone().tzinfo or dt.UTC
+    reading = dates.read(text, now, zone)
+    if question.since is None and question.until is None:
+        return reading
+    return dates.Reading(text, latest=reading.latest)
+
+
+def arguments(question: Question, reading: dates.Reading, now: dt.datetime) -> dict[str, Any]:
+    """The parameters of the statement, all but the owner."""
+    asked = words(reading.text)
+    scale = SCALES.get(question.model_id or "", OTHER_SCALE)
+    file = sanitise(question.file) if question.file is not None else None
+    return {
+        **TUNING,
+        "words": [word.text for word in asked],
+        "identifiers": [word.identifier for word in asked],
         "vector": Vector(list(question.vector)) if question.vector is not None else None,
         "model": question.model_id or "",
-        "floor": FLOORS.get(question.model_id or "", 0.3),
+        "floor": scale.floor,
+        "zero": scale.zero,
+        "words_meaning_floor": scale.zero,
         "projects": list(question.projects) if question.projects is not None else None,
         "kind": question.kind,
+        "layer": question.layer,
         "concept": question.concept,
-        "file": question.file,
-        "since": question.since,
-        "limit": question.limit,
-        "depth": DEPTH,
-        "k": RRF_K,
+        "file": file,
+        "file_end": file.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") if file else None,
+        "since": question.since or reading.since,
+        "until": question.until or reading.until,
+        "pool": min(max(3 * question.limit, 30), 2 * TUNING["depth"]),
         "now": now,
     }
-    with db.transaction() as conn:
-        rows = conn.execute(SQL["search.hybrid"], args).fetchall()
-    legs = ("score", "words_rank", "words_score", "meaning_rank", "meaning_score")
-    return [Hit(memory_of(row), **{leg: row[leg] for leg in legs}) for row in rows]
+
+
+def run(conn: Connection, args: Mapping[str, Any]) -> list[Row]:
+    """The statement, inside the caller's transaction: rows by relevance."""
+    conn.execute(SQL["search.settings"], args)
+    return conn.execute(statement(args["model"]), args).fetchall()
+
+
+def statement(model_id: str) -> bytes:
+    """`search.hybrid` with the cast that a model's index is built on."""
+    return _STATEMENTS.get(model_id, SQL["search.hybrid"])
+
+
+def _hit(found: Found, row: Row, factors: Factors) -> Hit:
+    legs = ("score", "words_rank", "words_score", "meaning_rank", "meaning_score", "coverage")
+    return Hit(memory=found.memory, factors=factors, **{leg: row[leg] for leg in legs})
+
+
+_STATEMENTS = {
+    model: SQL["search.hybrid"].replace(b"/*::halfvec*/", b"::halfvec(%d)" % dimensions)
+    for model, dimensions in INDEXED.items()
+}

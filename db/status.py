@@ -19,9 +19,9 @@ def server(db: Database) -> dict[str, Any]:
     return found | {"schema_wanted": migrate.migrations()[-1].version}
 
 
-def queue(db: Database) -> dict[str, Any]:
+def queue(db: Database, now: dt.datetime) -> dict[str, Any]:
     """Batches that wait: pending, leased, oldest, next_due, retried, last_error; and lines in no batch yet: lines, sessions."""
-    return _one(db, "queue") | _one(db, "waiting_lines")
+    return _one(db, "queue", now) | _one(db, "waiting_lines")
 
 
 def pause(db: Database, purpose: str, caps: Caps, now: dt.datetime) -> dict[str, Any]:
@@ -80,10 +80,10 @@ def call_milliseconds(db: Database, purpose: str, since: dt.datetime) -> float |
     return row["milliseconds"] if row else None
 
 
-def _one(db: Database, name: str) -> dict[str, Any]:
-    return _all(db, name)[0]
+def _one(db: Database, name: str, now: dt.datetime | None = None) -> dict[str, Any]:
+    return _all(db, name, now)[0]
 
 
-def _all(db: Database, name: str) -> list[Row]:
+def _all(db: Database, name: str, now: dt.datetime | None = None) -> list[Row]:
     with db.transaction() as conn:
-        return conn.execute(SQL[f"status.{name}"], {"owner": db.owner_id}).fetchall()
+        return conn.execute(SQL[f"status.{name}"], {"owner": db.owner_id, "now": now}).fetchall()

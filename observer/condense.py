@@ -24,7 +24,8 @@ ANSWER_LIMIT = 8_000
 THINKING_LIMIT = 1_500
 RESULT_LIMIT = 700
 ERROR_LIMIT = 1_600
-_ERROR_SEEN = 16 * 1024
+_ERROR_SEEN = 8 * 1024
+_SHORT = 200
 # Redaction sees this much more than is kept, and the last stretch of what it saw is dropped, so that no secret
 # reaches the kept text in half.
 _SEAM = 512
@@ -40,7 +41,7 @@ _ATTACHES_PROMPTS = (2, 1, 101)
 """From this version on a prompt typed meanwhile is an attachment."""
 
 
-class Row(msgspec.Struct):
+class Row(msgspec.Struct, gc=False):
     """A row for `line`, but for what the landing adds."""
 
     uuid: str
@@ -68,6 +69,8 @@ class Condenser:
         self, redactor: Redactor, *, agent: bool, recalled: Callable[[], list[ToolUse]] = list
     ) -> None:
         self._redact = redactor.redact
+        # Paths, and short texts such as "Todos have been modified", come again and again.
+        self._redact_short = functools.lru_cache(4096)(redactor.redact)
         self._agent = agent
         self._recalled: Callable[[], list[ToolUse]] | None = recalled
         self._calls: dict[str, ToolUse] = {}
@@ -246,7 +249,7 @@ class Condenser:
         return ToolUse(
             id=use.id,
             name=use.name,
-            files=tuple(map(self._redact, use.files)),
+            files=tuple(map(self._redact_short, use.files)),
             changes=use.changes,
             command=self._kept(use.command, toolcalls.COMMAND_LIMIT) if use.command else "",
             detail=self._kept(use.detail, toolcalls.DETAIL_LIMIT) if use.detail else "",
@@ -254,6 +257,8 @@ class Condenser:
 
     def _clean(self, texts: list[str], limit: int, keep_tail: float = 0.0) -> str:
         """One text of several blocks: private passages and injected blocks out, secrets redacted, then shortened."""
+        if not texts:
+            return ""
         if len(texts) > 1:
             texts = [t for t in private_across_blocks(texts) if t.strip()]
         text = texts[0] if len(texts) == 1 else "\n\n".join(texts)
@@ -266,7 +271,7 @@ class Condenser:
     def _kept(self, text: str, limit: int) -> str:
         """The beginning of a text, redacted, with a word on how much was left out."""
         if len(text) <= limit:
-            return self._redact(text)
+            return self._redact_short(text) if len(text) <= _SHORT else self._redact(text)
         cut = len(text) > limit + _SEAM
         clean = self._redact(text[: limit + _SEAM])
         if cut:
@@ -280,11 +285,6 @@ class Condenser:
     ) -> Row:
         uuid = record.uuid or ""
         self._version = record.version or self._version
-        at = record.timestamp
-        if at is not None and not 1970 <= at.year < 9999:
-            at = None  # a program's zero or endless time; at the edges of the calendar no other time zone can show it
-        if at is not None and at.tzinfo is None:
-            at = at.replace(tzinfo=dt.UTC)
         return Row(
             uuid=uuid if _UUID.fullmatch(uuid) else str(record_uuid(sanitise(uuid))),
             copy_key=_copy_key(record, kind, text, tools),
@@ -292,10 +292,18 @@ class Condenser:
             origin=origin,
             text=text,
             tools=tools or None,
-            at=at,
+            at=moment(record.timestamp),
             sidechain=bool(record.isSidechain),
             cwd=record.cwd,
         )
+
+
+def moment(at: dt.datetime | None) -> dt.datetime | None:
+    """A record's time, in a zone; None for a program's zero or endless time: at the edges of the calendar no other time zone
+    can show it."""
+    if at is None or not 1970 <= at.year < 9999:
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=dt.UTC)
 
 
 def _queued_text(raw: msgspec.Raw) -> str:
@@ -320,8 +328,9 @@ def _copy_key(record: Record, kind: str, text: str, tools: list[ToolUse] | None)
     if record.timestamp is None:
         return None
     message_id = record.message.id if record.message else None
-    ids = ",".join(t.id for t in tools) if tools else ""
-    parts = f"{kind}\x1f{record.timestamp.isoformat()}\x1f{message_id}\x1f{ids}\x1f{text}"
+    ids = ",".join([t.id for t in tools]) if tools else ""
+    # Time to the millisecond, ids and length tell records apart; the beginning of the text is enough on top of them.
+    parts = f"{kind}\x1f{record.timestamp.timestamp()}\x1f{message_id}\x1f{ids}\x1f{len(text)}\x1f{text[:256]}"
     return hashlib.blake2b(parts.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 

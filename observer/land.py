@@ -22,6 +22,7 @@ from db.ingest import Landing, NewProject, NewSession, SetAside
 from observer.condense import Condenser, Row
 from observer.foreign import is_foreign
 from observer.records import Record, decode, decode_whole
+from observer.shown import Shown
 
 EXCERPT_LIMIT = 2000
 _PROJECT_CACHE = 4096
@@ -103,6 +104,7 @@ class Lines:
         self._redactor = redactor
         self._projects = projects
         self._condenser = Condenser(redactor, agent=session.agent is not None, recalled=recalled)
+        self._shown = Shown()
         self._main = str(session.id)
         self._sidechain = str(derived("agent", self._main, "sidechain"))
         self._root: str | None = None
@@ -127,6 +129,7 @@ class Lines:
                 continue
             for part, record in enumerate(records):
                 row = condense(record)
+                self._learn(raw, record, row)
                 if isinstance(row, str):
                     skipped[row] += 1
                     if row in ("no_uuid", "attachment"):
@@ -146,6 +149,9 @@ class Lines:
                     self._entrypoint = record.entrypoint
             offset += size
         self._fill(landing, rows, now)
+        showings, sayings = self._shown.take()
+        if not self.foreign:
+            landing.showings, landing.sayings = showings, sayings
         landing.set_aside = aside
         landing.cleared = sorted(cleared)
         return skipped
@@ -164,6 +170,13 @@ class Lines:
         """Tell another tool's session by its first prompt."""
         if row.kind == "prompt":
             self.foreign = is_foreign(record.entrypoint, record.cwd, row.text)
+
+    def _learn(self, raw: bytes, record: Record, row: Row | str) -> None:
+        """Note what a record shows of the memories, or says after it was shown some."""
+        if not self.foreign and not self._projects.left_out(record.cwd):
+            inside = record.isSidechain and self.session.agent is None
+            session = self._sidechain if inside else self._main
+            self._shown.see(raw, record, None if isinstance(row, str) else row, session)
 
     def _metadata(self, record: Record, cleared: set[str]) -> None:
         """What records without a line of their own say about the session."""

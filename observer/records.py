@@ -19,14 +19,14 @@ RECOVERY_STARTS = 64
 _STARTS = ('{"parentUuid"', '{"type"', '{"uuid"', '{"sessionId"', '{"isSidechain"', '{"messageId"')
 
 
-class Inner(msgspec.Struct):
+class Inner(msgspec.Struct, gc=False):
     """An element of a tool result's list; only text is kept."""
 
     type: str = ""
     text: str | None = None
 
 
-class Block(msgspec.Struct):
+class Block(msgspec.Struct, gc=False):
     """A content block of a message; images and documents lose their data by not being named here."""
 
     type: str = ""
@@ -40,7 +40,7 @@ class Block(msgspec.Struct):
     is_error: bool | None = None
 
 
-class Message(msgspec.Struct):
+class Message(msgspec.Struct, gc=False):
     """The API message inside a user or assistant record."""
 
     id: str | None = None
@@ -49,13 +49,13 @@ class Message(msgspec.Struct):
     content: str | list[Block] | None = None
 
 
-class RecordOrigin(msgspec.Struct):
+class RecordOrigin(msgspec.Struct, gc=False):
     """Who caused a user record."""
 
     kind: str | None = None
 
 
-class Attachment(msgspec.Struct):
+class Attachment(msgspec.Struct, gc=False):
     """What was attached to a turn; only a queued prompt is the user's own."""
 
     type: str = ""
@@ -65,20 +65,20 @@ class Attachment(msgspec.Struct):
     hookName: str | None = None
 
 
-class ResultFile(msgspec.Struct):
+class ResultFile(msgspec.Struct, gc=False):
     """The file a Read result shows."""
 
     filePath: str | None = None
 
 
-class ToolUseResult(msgspec.Struct):
+class ToolUseResult(msgspec.Struct, gc=False):
     """The part of the repeated tool result that says which file it is about."""
 
     filePath: str | None = None
     file: ResultFile | None = None
 
 
-class Record(msgspec.Struct):
+class Record(msgspec.Struct, gc=False):
     """One transcript record, as far as anything here needs it."""
 
     type: str = ""

@@ -13,7 +13,7 @@ _CHANGING = {"Edit", "MultiEdit", "Write", "NotebookEdit", "Update", "str_replac
 _SILENT = {"TodoWrite", "TaskCreate", "TaskUpdate", "TodoRead", "ExitPlanMode"}
 
 
-class _Input(msgspec.Struct):
+class _Input(msgspec.Struct, gc=False):
     """The fields of a tool's input that say what it is about; all tools share them."""
 
     file_path: str | None = None

@@ -7,10 +7,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-OWN_TAG = "cems-memory"
-"""The tag around everything recall injects; what stands inside it is never learnt again."""
+from cems.block import BLOCK, TAG
 
-_OWN_BLOCK = re.compile(rf"<{OWN_TAG}\b[^>]*>.*?(?:</{OWN_TAG}>|\Z)", re.S | re.I)
 _REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|\Z)", re.S)
 _COMMAND_NAME = re.compile(r"<command-name>\s*(.*?)\s*</command-name>", re.S)
 _COMMAND_ARGS = re.compile(r"<command-args>(.*?)</command-args>", re.S)
@@ -84,8 +82,8 @@ def classify(text: str) -> UserText:
 
 def strip_injected(text: str) -> str:
     """The text without what recall injected and without the agent's own reminders."""
-    if OWN_TAG in text:
-        text = _OWN_BLOCK.sub("", text)
+    if TAG in text:
+        text = BLOCK.sub("", text)
     if "<system-reminder>" in text:
         text = _REMINDER.sub("", text)
     return text

@@ -22,10 +22,13 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Memories": {
         "memory": ("memory:memory", "Add, list, show, forget, restore or erase memories."),
+        "context": ("context:context", "What a session would be given when it starts."),
         "set-aside": ("set_aside:set_aside", "What could not be handled: list, show, retry."),
     },
     "Operation": {
         "observe": ("observe:observe", "Turn session transcripts into memories."),
+        "recall": ("recall:recall", "Answer the hooks of coding agents."),
+        "hook": ("hook:hook", "What an agent's hook runs: a session's event in, memories out."),
         "db": ("db:db", "The database: start, stop, psql, backup, migrate."),
         "config": ("config:config", "The effective settings and where each came from."),
     },
@@ -103,6 +106,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return _fail(argv, str(error), error.hint, error.exit_code, getattr(error, "details", ()))
     except Exception as error:
         if (outage := _outage(error)) is None:
+            _without_detail(error)
             raise
         return _fail(argv, str(outage), outage.hint, outage.exit_code)
     return code if isinstance(code, int) else 0
@@ -119,6 +123,15 @@ def _fail(argv: list[str], message: str, hint: str, code: int, details: Sequence
     if "--json" in options:
         output.document({"error": message, "hint": hint} | ({"details": list(details)} if details else {}))
     return code
+
+
+def _without_detail(error: Exception) -> None:
+    """Postgres quotes whole rows in the detail of an error; a traceback, which may end in a log, must not."""
+    if "psycopg" in sys.modules:
+        import psycopg
+
+        if isinstance(error, psycopg.Error) and error.diag.message_primary:
+            error.args = (error.diag.message_primary,)
 
 
 def _outage(error: Exception) -> DatabaseUnavailable | None:

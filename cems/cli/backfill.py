@@ -89,7 +89,7 @@ def _estimate(settings: Settings, written_since: float) -> dict[str, Any]:
     now = dt.datetime.now(dt.UTC)
     with database(settings, "cems_writer", make=True) as db:
         disk = unread.look(settings, ingest.cursors(db, machine), written_since=written_since)
-        queue = status.queue(db)
+        queue = status.queue(db, now)
         milliseconds = status.call_milliseconds(db, "extraction", now - dt.timedelta(days=30))
     if sys.stderr.isatty() and disk.unread:
         output.note("reading a sample …")

@@ -83,7 +83,9 @@ def block(
     width = max(20, target.width - indent)
     prefix = Text(first) if isinstance(first, str) else first
     prefix.pad_right(indent - len(prefix))
-    for line in body.wrap(target, width, overflow="fold") or [Text()]:
+    # One word, such as a path or an address, stays in one piece, to be copied.
+    lines = body.wrap(target, width, overflow="fold") if " " in body.plain or "\n" in body.plain else [body]
+    for line in lines:
         line.rstrip()
         target.print(Text.assemble(prefix, line) if line else prefix.plain.rstrip(), soft_wrap=True)
         prefix = Text(" " * indent)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cems import home
+from cems.cli import output
 from cems.cli.stopping import Stopping
 from cems.errors import AlreadyRunning, CemsError
 
@@ -76,6 +77,11 @@ def held(folder: Path, name: str, stopping: Stopping, *, wait: bool = False) -> 
                 tries += 1
                 if not wait and tries > 1:
                     raise
+                if wait and tries == 1:
+                    other = holder(folder, name)
+                    output.note(
+                        f"another {name} is running (process {other or 'unknown'}); waiting to take over"
+                    )
             if stopping.wait(POLL if wait else 0.1):
                 raise Asked
         yield

@@ -4,6 +4,7 @@ database from beside the work, so the work itself knows nothing of it."""
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import threading
 from collections.abc import Callable, Iterator
 
@@ -66,7 +67,10 @@ def watching(
         """Batches and vectors begin when reading has ended."""
         while not ended.wait(INTERVAL):
             with contextlib.suppress(*OUTAGES):
-                done, left = work.observing.report.batches, status.queue(db)["pending"]
+                done, left = (
+                    work.observing.report.batches,
+                    status.queue(db, dt.datetime.now(dt.UTC))["pending"],
+                )
                 if done + left:
                     display.update(reading, completed=total_bytes)
                     new = sum(work.observing.report.observations.values())

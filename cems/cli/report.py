@@ -54,7 +54,7 @@ def document(work: Work, seconds: float, waiting: dict[str, Any]) -> dict[str, A
 
 def waiting(db: Database, caps: Caps, now: dt.datetime) -> dict[str, Any]:
     """Batches that wait, why, and until when."""
-    queue = status.queue(db)
+    queue = status.queue(db, now)
     if not queue["pending"]:
         return {"batches": 0, "why": None, "until": None}
     pause = status.pause(db, "extraction", caps, now)

@@ -80,7 +80,7 @@ def only_one(**given: object) -> None:
     """Refuse options that contradict each other."""
     names = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
     if len(names) > 1:
-        raise UsageError(f"{' and '.join(names)} exclude each other")
+        raise UsageError(f"{' and '.join(names)} exclude each other", hint="give one of them")
 
 
 def _is_path(text: str) -> bool:

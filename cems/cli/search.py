@@ -72,7 +72,17 @@ def search(
     with database(settings, "cems_reader") as db:
         projects = [] if everywhere_only else scope.find_projects(db, settings, project) if project else None
         vector, model_id = (None, None) if keywords or not query.strip() else _vector(settings, query)
-        question = Question(query, vector, model_id, projects, kind, concept, file, since, limit)
+        question = Question(
+            text=query,
+            vector=vector,
+            model_id=model_id,
+            projects=projects,
+            kind=kind,
+            concept=concept,
+            file=file,
+            since=since,
+            limit=limit,
+        )
         hits = find(db, question, dt.datetime.now(dt.UTC))
         ids = memories.short_ids(db, [hit.memory.id for hit in hits])
     if as_json:

@@ -138,9 +138,9 @@ def retry(ids: tuple[str, ...], all_: bool, as_json: bool) -> int:
 
     if bool(ids) == all_:
         raise (
-            UsageError("which?", hint="give ids, or --all")
+            UsageError("nothing was named to try again", hint="give ids, or --all")
             if not ids
-            else UsageError("ids and --all exclude each other")
+            else UsageError("ids and --all exclude each other", hint="give one of them")
         )
     settings, now = configuration.load(), dt.datetime.now(dt.UTC)
     done: list[dict[str, Any]] = []

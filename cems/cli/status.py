@@ -34,7 +34,7 @@ def status(watch: bool, as_json: bool) -> int:
     from cems.cli import status_read, status_text
 
     if watch and as_json:
-        raise UsageError("--watch and --json exclude each other")
+        raise UsageError("--watch and --json exclude each other", hint="--json gives one document")
     logging.getLogger("psycopg").setLevel(logging.CRITICAL)
     settings = configuration.load()
     while True:

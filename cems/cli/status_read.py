@@ -133,7 +133,7 @@ def _stored(db: Database, settings: Settings, now: dt.datetime) -> dict[str, Any
             "behind_seconds": round(disk.behind(now), 1),
             "landed": landed,
         },
-        "queue": status.queue(db),
+        "queue": status.queue(db, now),
         "set_aside": status.set_aside(db),
         "memories": status.memories(db) | {"projects": [p for p in memories.projects(db) if p["memories"]]},
         "embeddings": {

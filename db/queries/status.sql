@@ -7,7 +7,7 @@ select split_part(current_setting('server_version'), ' ', 1) as postgres,
        pg_database_size(current_database()) as bytes;
 
 -- name: queue
-select count(*)::integer as pending, (count(*) filter (where leased_until > now()))::integer as leased,
+select count(*)::integer as pending, (count(*) filter (where leased_until > %(now)s))::integer as leased,
        min(created_at) as oldest, min(greatest(not_before, coalesce(leased_until, not_before))) as next_due,
        (count(*) filter (where last_error is not null))::integer as retried,
        (array_agg(last_error order by not_before desc) filter (where last_error is not null))[1] as last_error

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.fake_gemini import Asked, Behaviour, error, html, ok, reset, text, truncated
 
-_NOTE = re.compile(r"^\[(\d+)\] (?:USER|ASSISTANT): (note (\S+): [^\n]{8,60})", re.M)
+_NOTE = re.compile(r"^\[(\d+)\] [A-Z][\w ()]*: (note (\S+): [^\n]{8,60})", re.M)
 
 
 def notes_in(prompt: str) -> dict[str, tuple[int, str]]:

@@ -63,6 +63,7 @@ def observe(options: argparse.Namespace, *, arm: bool) -> int:
     stop = threading.Event()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     threading.Thread(target=lambda: signal.sigwait({signal.SIGTERM}) and stop.set(), daemon=True).start()
+    say(waiting=os.getpid())
     try:
         with LOCKS[options.lock](settings), observer.start.reach(settings, stop) as db:
             process = observer.start.process(db, settings)[0]

@@ -1,0 +1,246 @@
+"""From a hook's request to its document: one table of handlers, one for each event. Says nothing where recall is switched off,
+where the input cannot be read, where the database is away or late; the session goes on in each case."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import datetime as dt
+import os
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from cems import project as resolver
+from cems import settings as configuration
+from cems.errors import CemsError
+from cems.project import Project
+from cems.settings import Settings
+from db.connect import OUTAGES, Database
+from db.search import Hit, Question, search
+from recall import prompting, relevance, request, session, subagent
+from recall.block import Section, fence, item
+from recall.bounded import Late
+from recall.diagnostics import Trace
+from recall.reach import Reach
+from recall.request import HookInput, Request
+from recall.transcript import read_tail
+from recall.warm import WarmEmbedder
+
+_CANDIDATES = 40
+"""Hits that are looked at for one prompt: some were shown, some come from tools."""
+_BODY = 400
+_FROM_HOOK = ("CEMS_CONTEXT_", "CEMS_RECALL_", "CLAUDE_PROJECT_DIR", "CLAUDE_CONFIG_DIR")
+"""Variables that belong to a session: taken from the hook alone, never from whoever started the service."""
+_REMEMBERED = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """One request with what answering it needs."""
+
+    input: HookInput
+    settings: Settings
+    environment: Mapping[str, str]
+    machine: uuid.UUID
+    now: dt.datetime
+    reach: Reach
+    embedder: WarmEmbedder | None
+    trace: Trace
+
+    @property
+    def db(self) -> Database:
+        """The database; opened when it is first asked for."""
+        return self.reach.database()
+
+    def project(self) -> Project | None:
+        """The project of the folder the session is in."""
+        if not self.input.cwd:
+            return None
+        root = self.environment.get("CLAUDE_PROJECT_DIR")
+        return resolver.resolve(self.input.cwd, str(self.machine), root)
+
+
+class Answerer:
+    """Answers requests; safe to share between threads."""
+
+    def __init__(
+        self,
+        reach: Reach,
+        machine: uuid.UUID,
+        clock: Callable[[], dt.datetime],
+        *,
+        embedder: WarmEmbedder | None = None,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.reach = reach
+        self.embedder = embedder
+        self._machine = machine
+        self._clock = clock
+        self._base = {k: v for k, v in environment.items() if not k.startswith(_FROM_HOOK)}
+        self._lock = threading.Lock()
+        self._prompts: collections.OrderedDict[tuple[str, str], None] = collections.OrderedDict()
+
+    def answer(self, asked: Request, trace: Trace) -> bytes:
+        """The document for a request; an empty one where there is nothing to say."""
+        context = ""
+        try:
+            context = self._context(asked, trace)
+        except Late as late:
+            trace.degraded.append(f"{late} late")
+        except OUTAGES as error:
+            trace.degraded.append("database")
+            self.reach.failed(error)
+        except CemsError:
+            trace.degraded.append("database")
+        trace.count(characters=len(context))
+        return request.document(asked.event, context)
+
+    def _context(self, asked: Request, trace: Trace) -> str:
+        found = request.read_input(asked.body)
+        if found is None or asked.event not in HANDLERS:
+            trace.skipped = "unreadable"
+            return ""
+        settings = configuration.load(self._base | dict(asked.environment))
+        if not settings.recall_enabled:
+            trace.skipped = "off"
+            return ""
+        if self._is_copy(asked.event, found):
+            trace.skipped = "copy"
+            return ""
+        given = Asked(
+            found,
+            settings,
+            asked.environment,
+            self._machine,
+            self._clock(),
+            self.reach,
+            self.embedder,
+            trace,
+        )
+        return HANDLERS[asked.event](given)
+
+    def _is_copy(self, event: str, found: HookInput) -> bool:
+        """Whether this very prompt was answered: a hook that is installed twice fires twice."""
+        if event != "UserPromptSubmit" or not found.prompt_id:
+            return False
+        key = (found.session_id, found.prompt_id)
+        with self._lock:
+            if key in self._prompts:
+                return True
+            self._prompts[key] = None
+            if len(self._prompts) > _REMEMBERED:
+                self._prompts.popitem(last=False)
+        return False
+
+
+def on_prompt(asked: Asked) -> str:
+    """Memories for a prompt: what fits it, once a session."""
+    trace, given = asked.trace, asked.input
+    if given.agent_id:
+        trace.skipped = "subagent"
+        return ""
+    reading = prompting.read(given.prompt, given.source)
+    if reading.what == "skip" or not asked.settings.recall_memories:
+        trace.skipped = reading.why or "off"
+        return ""
+    with trace.stage("transcript"):
+        tail = read_tail(given.transcript_path)
+    text = prompting.query(reading, tail.last_answer)
+    if not text and not reading.asks:
+        trace.skipped = "nothing to search for"
+        return ""
+    project = asked.project()
+    found: list[str] = []
+    if text:
+        hits = _find(asked, text, project, dates=reading.asks)
+        chosen = relevance.choose(
+            hits, text, shown=tail.shown, asks=reading.asks, limit=asked.settings.recall_memories
+        )
+        trace.count(found=len(hits), **{f"refused_{why}": n for why, n in chosen.refused.items()})
+        found = [item(memory, project.name if project else None, body_limit=_BODY) for memory in chosen.memories]
+    if not found and reading.asks and not prompting.has_subject(given.prompt):
+        limit = asked.settings.recall_memories
+        found = subagent.newest(asked.db, project, reading.kinds, tail.shown, limit, asked.now)
+    trace.count(shown=len(found))
+    return _block(found, "UserPromptSubmit", asked.settings.context_tokens)
+
+
+def on_session_start(asked: Asked) -> str:
+    """What a session is given when it starts."""
+    given = asked.input
+    if not given.cwd:
+        asked.trace.skipped = "no folder"
+        return ""
+    source = given.source if given.source in ("startup", "resume", "clear", "compact", "fork") else "startup"
+    wanted = session.SessionRequest(
+        source,  # type: ignore[arg-type]  # it is one of them
+        given.cwd,
+        given.session_id,
+        given.transcript_path or "",
+        asked.machine,
+        asked.now,
+        session.Limits.of(asked.settings),
+        config_dirs=tuple(Path(folder) for folder in asked.settings.claude_dirs()),
+    )
+    with asked.trace.stage("session"):
+        return session.context(asked.db, wanted)
+
+
+def on_subagent(asked: Asked) -> str:
+    """What a subagent is given: what holds here, and what fits its task."""
+    given = asked.input
+    with asked.trace.stage("transcript"):
+        tail = read_tail(given.transcript_path)
+    project = asked.project()
+    task = next((prompt for agent, prompt in tail.spawned if agent == (given.agent_type or "")), "")
+    text = prompting.own_words.cut(task, prompting.QUESTION_LIMIT)
+    hits = _find(asked, text, project) if text else []
+    fitting = relevance.choose(hits, text, shown=(), asks=False, limit=subagent.FITTING).memories
+    with asked.trace.stage("standing"):
+        sections = subagent.sections(asked.db, project, fitting, asked.now)
+    asked.trace.count(found=len(hits), shown=sum(len(s.items) for s in sections))
+    if not any(section.items for section in sections):
+        return ""
+    return fence(sections, "SubagentStart", tokens=min(subagent.TOKENS, asked.settings.context_tokens))
+
+
+HANDLERS: dict[str, Callable[[Asked], str]] = {
+    "UserPromptSubmit": on_prompt,
+    "SessionStart": on_session_start,
+    "SubagentStart": on_subagent,
+}
+
+
+def _find(asked: Asked, text: str, project: Project | None, *, dates: bool = False) -> list[Hit]:
+    """Search within the project and what holds everywhere; by meaning too where the model answers in time.
+
+    Args:
+        dates: whether dates in the text say when it happened; in a task they mostly say something else.
+    """
+    meaning = None
+    if asked.embedder is not None:
+        try:
+            with asked.trace.stage("embed"):
+                meaning = asked.embedder.meaning(text)
+        except Late:
+            asked.trace.degraded.append("embedder late")
+        if meaning is None and asked.embedder.state in ("absent", "loading", "broken"):
+            asked.trace.degraded.append("embedder " + asked.embedder.state)
+    question = Question(
+        text,
+        meaning.vector if meaning else None,
+        meaning.model_id if meaning else None,
+        [project.id] if project else [],
+        limit=_CANDIDATES,
+        dates=dates,
+    )
+    with asked.trace.stage("search"):
+        return search(asked.db, question, asked.now)
+
+
+def _block(items: list[str], event: str, tokens: int) -> str:
+    """The block; nothing at all where not even the first item fits."""
+    block = fence([Section("", items)], event, tokens=tokens) if items else ""
+    return block if items and items[0] in block else ""
