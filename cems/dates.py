@@ -13,24 +13,21 @@ Range = tuple[dt.datetime | None, dt.datetime | None]
 _MONTHS = {
     name: number
     for number, names in enumerate(
-        """january jan januar|february feb februar|march mar märz|april apr|may mai|june jun juni|july jul juli
-        |august aug|september sep sept|october oct oktober okt|november nov|december dec dezember dez""".split("|"), 1
+        ["january jan januar", "february feb februar", "march mar märz", "april apr", "may mai", "june jun juni", "july jul juli\n        ", "august aug", "september sep sept", "october oct oktober okt", "november nov", "december dec dezember dez"], 1
     )
     for name in names.split()
 }  # fmt: skip
 _DAYS = {
     name: number
     for number, names in enumerate(
-        "monday montag|tuesday dienstag|wednesday mittwoch|thursday donnerstag|friday freitag"
-        "|saturday samstag|sunday sonntag".split("|")
+        ["monday montag", "tuesday dienstag", "wednesday mittwoch", "thursday donnerstag", "friday freitag", "saturday samstag", "sunday sonntag"]
     )
     for name in names.split()
 }
 _NUMBERS = {
     name: number
     for number, names in enumerate(
-        "a an one ein eine einem einer|two zwei|three drei|four vier|five fünf|six sechs|seven sieben|eight acht|nine neun"
-        "|ten zehn|eleven elf|twelve zwölf".split("|"), 1
+        ["a an one ein eine einem einer", "two zwei", "three drei", "four vier", "five fünf", "six sechs", "seven sieben", "eight acht", "nine neun", "ten zehn", "eleven elf", "twelve zwölf"], 1
     )
     for name in names.split()
 } | {"couple of": 2, "few": 3, "several": 4, "ein paar": 3, "paar": 3}  # fmt: skip

@@ -11,7 +11,6 @@ from pgvector import Vector
 from db.connect import Database, Row
 from db.queries import SQL
 
-
 AROUND = 160
 """Characters of what stood around a memory that its vector knows. Recall@10 of vectors alone on conversations: .60
 without, .63 with them (bench/retrieval.py)."""

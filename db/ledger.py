@@ -56,7 +56,9 @@ def record(
 ) -> dt.datetime | None:
     """Write a call down; returns until when its purpose waits, or None."""
     with db.transaction() as conn:
-        latest = conn.execute(SQL["ledger.latest"], {"owner": db.owner_id, "purpose": purpose}).fetchall()
+        latest = conn.execute(
+            SQL["ledger.latest"], {"owner": db.owner_id, "purpose": purpose, "now": started_at}
+        ).fetchall()
         outcome, resume_at = _judge(error, latest, started_at + dt.timedelta(seconds=seconds), batch)
         conn.execute(
             SQL["ledger.record"],
@@ -85,7 +87,7 @@ def check(db: Database, purpose: str, caps: Caps, now: dt.datetime) -> None:
         LlmPaused: why, and until when.
     """
     with db.transaction() as conn:
-        args = {"owner": db.owner_id, "purpose": purpose, "since": _midnight(now)}
+        args = {"owner": db.owner_id, "purpose": purpose, "since": _midnight(now), "now": now}
         latest = conn.execute(SQL["ledger.latest"], args).fetchone()
         used = conn.execute(SQL["ledger.used_since"], args).fetchone()
     if latest and latest["outcome"] != "ok" and latest["resume_at"] and latest["resume_at"] > now:

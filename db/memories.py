@@ -20,9 +20,6 @@ from cems.text import normalise
 from db.connect import Connection, Database, Row
 from db.queries import SQL
 
-SHORT_ID = 13
-"""Characters of an id shown to people, at least."""
-
 
 @dataclasses.dataclass
 class Stored:
@@ -217,19 +214,19 @@ def memory_of(row: Row) -> Memory:
 
 
 def resolve_id(db: Database, text: str) -> uuid.UUID:
-    """The memory whose id is, or begins with, `text`.
+    """The memory whose id is `text`, or ends with it as short ids do, or begins with it.
 
     Raises:
         NotFound: none, or more than one.
     """
     wanted = text.strip().lower()
-    if not wanted or any(c not in "0123456789abcdef-" for c in wanted):
+    if len(wanted) < 4 or any(c not in "0123456789abcdef-" for c in wanted):
         raise NotFound(f"{text!r} is not the id of a memory", hint="`cems memory list` shows ids")
     with db.transaction() as conn:
-        rows = conn.execute(SQL["memory.ids_like"], {"owner": db.owner_id, "prefix": wanted}).fetchall()
+        rows = conn.execute(SQL["memory.ids_like"], {"owner": db.owner_id, "part": wanted}).fetchall()
     if len(rows) != 1:
         which = "no memory" if not rows else "more than one memory"
-        raise NotFound(f"{which} has an id that begins with {text}", hint="`cems memory list` shows ids")
+        raise NotFound(f"{which} has the id {text}", hint="`cems memory list` shows ids")
     return uuid.UUID(str(rows[0]["id"]))
 
 
@@ -250,19 +247,16 @@ def show(db: Database, memory: uuid.UUID) -> tuple[Memory, list[dict[str, Any]]]
 def forget(db: Database, memory: uuid.UUID, now: dt.datetime) -> None:
     """Forget a memory: it is never given back, and the same content is never stored again. `restore` undoes it."""
     with db.transaction() as conn:
-        row = conn.execute(SQL["memory.forget"], {"owner": db.owner_id, "id": memory, "now": now}).fetchone()
-        if row is None:
-            raise NotFound(f"there is no memory {memory}")
-        conn.execute(
-            SQL["memory.add_tombstone"],
-            {
-                "owner": db.owner_id,
-                "id": memory,
-                "now": now,
-                "content_hash": row["content_hash"],
-                "project": row["project_id"],
-            },
-        )
+        _forget(conn, db.owner_id, memory, now)
+
+
+def _forget(conn: Connection, owner: uuid.UUID, memory: uuid.UUID, now: dt.datetime) -> None:
+    args = {"owner": owner, "id": memory, "now": now}
+    row = conn.execute(SQL["memory.forget"], args).fetchone()
+    if row is None:
+        raise NotFound(f"there is no memory {memory}")
+    tombstone = {"content_hash": row["content_hash"], "project": row["project_id"]}
+    conn.execute(SQL["memory.add_tombstone"], args | tombstone)
 
 
 def restore(db: Database, memory: uuid.UUID, now: dt.datetime) -> None:
@@ -279,9 +273,9 @@ def restore(db: Database, memory: uuid.UUID, now: dt.datetime) -> None:
 def erase(db: Database, memory: uuid.UUID, now: dt.datetime) -> None:
     """Delete a memory for good, with its vectors, its sources and the text of the lines it quotes. Its content's tombstone
     stays, as a hash, so that the same content is not learnt again."""
-    forget(db, memory, now)
+    args = {"owner": db.owner_id, "id": memory, "now": now}
     with db.transaction() as conn:
-        args = {"owner": db.owner_id, "id": memory, "now": now}
+        _forget(conn, db.owner_id, memory, now)
         for name in ("erase_lines", "erase_superseded_links", "erase"):
             conn.execute(SQL[f"memory.{name}"], args)
 
@@ -311,25 +305,6 @@ def projects(db: Database) -> list[Row]:
     """Every project with how many memories it has: id, identity, name, root, memories."""
     with db.transaction() as conn:
         return conn.execute(SQL["memory.projects"], {"owner": db.owner_id}).fetchall()
-
-
-def short_ids(db: Database, wanted: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
-    """For each id its shortest beginning that no other memory shares, for people to type; all of one length. Ids made in
-    the same millisecond share their first thirteen characters."""
-    with db.transaction() as conn:
-        rows = conn.execute(SQL["memory.neighbours"], {"owner": db.owner_id, "ids": list(wanted)}).fetchall()
-    length = SHORT_ID
-    for row in rows:
-        for other in (row["before"], row["after"]):
-            if other is not None:
-                length = max(length, shared_length(row["id"], other) + 1)
-    return {i: str(i)[:length] for i in wanted}
-
-
-def shared_length(one: uuid.UUID, other: uuid.UUID) -> int:
-    """How many characters two ids have in common at their beginning."""
-    pairs = enumerate(zip(str(one), str(other), strict=True))
-    return next((i for i, (a, b) in pairs if a != b), len(str(one)))
 
 
 def belongings(db: Database, memory: uuid.UUID) -> Row:

@@ -83,7 +83,9 @@ def order(
     tied: dict[int, int] = {}
     for group in groups:
         # A group's members share out its relevances in their new order, so that the copies below can be weighed.
-        for place, relevance in zip(group, sorted((hits[i].relevance for i in group), reverse=True), strict=True):
+        for place, relevance in zip(
+            group, sorted((hits[i].relevance for i in group), reverse=True), strict=True
+        ):
             scores[place], tied[place] = relevance, len(group)
     chosen = _without_copies(hits, scores, limit)
     return [

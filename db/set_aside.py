@@ -4,14 +4,11 @@ Nothing here is deleted; a batch goes back into the queue, a line is marked as r
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 import uuid
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from cems.errors import NotFound
 from db.connect import Database, Row
-from db.memories import SHORT_ID, shared_length
 from db.queries import SQL
 
 
@@ -52,10 +49,10 @@ def resolve_id(db: Database, text: str) -> Ref:
     if not wanted or any(c not in "0123456789abcdef-" for c in wanted):
         raise NotFound(f"{text!r} is not the id of something set aside", hint=hint)
     with db.transaction() as conn:
-        rows = conn.execute(SQL["set_aside.ids_like"], {"owner": db.owner_id, "prefix": wanted}).fetchall()
+        rows = conn.execute(SQL["set_aside.ids_like"], {"owner": db.owner_id, "part": wanted}).fetchall()
     if len(rows) != 1:
         which = "nothing that is set aside" if not rows else "more than one thing that is set aside"
-        raise NotFound(f"{which} has an id that begins with {text}", hint=hint)
+        raise NotFound(f"{which} has the id {text}", hint=hint)
     return Ref(rows[0]["id"], rows[0]["what"])
 
 
@@ -71,12 +68,3 @@ def resolve_line(db: Database, line: uuid.UUID, now: dt.datetime) -> bool:
     with db.transaction() as conn:
         args = {"owner": db.owner_id, "id": line, "now": now}
         return conn.execute(SQL["set_aside.resolve_line"], args).rowcount == 1
-
-
-def short_ids(ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
-    """For each id its shortest beginning that none of the others shares, all of one length."""
-    ordered = sorted(set(ids))
-    length = SHORT_ID
-    for one, other in itertools.pairwise(ordered):
-        length = max(length, shared_length(one, other) + 1)
-    return {one: str(one)[:length] for one in ids}

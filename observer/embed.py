@@ -4,6 +4,7 @@ nothing waits for this, and an embedder that fails delays nothing else."""
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 
 import structlog
 
@@ -18,17 +19,22 @@ from db.ledger import Caps
 
 log = structlog.get_logger()
 PURPOSE = "embedding"
+REOPEN_AFTER = 3600.0
+"""Seconds after which an embedder that could not be had is tried again."""
 CHUNK = 32
 """Memories embedded and stored in one go."""
 
 
 class Embedding:
-    """Embeds with one embedder."""
+    """Embeds with one embedder, opened when it is first needed: its model file may have to be fetched, and nothing else
+    waits for that. Where it cannot be had, opening is tried again after REOPEN_AFTER."""
 
-    def __init__(self, db: Database, embedder: Embedder, clock: Clock, caps: Caps) -> None:
+    def __init__(self, db: Database, opening: Callable[[], Embedder | None], clock: Clock, caps: Caps) -> None:
         self.embedded = 0
         self._db = db
-        self._embedder = embedder
+        self._open = opening
+        self._opened: Embedder | None = None
+        self._try_again = float("-inf")
         self._clock = clock
         self._caps = caps
 
@@ -38,27 +44,39 @@ class Embedding:
         Raises:
             LlmPaused: an embedder behind a network is paused or capped.
         """
-        if self._embedder.needs_network:
+        embedder = self.ready()
+        if embedder is None:
+            return False
+        if embedder.needs_network:
             ledger.check(self._db, PURPOSE, self._caps, self._clock.now())
-        rows = embeddings.missing(self._db, self._embedder.model_id, CHUNK)
+        rows = embeddings.missing(self._db, embedder.model_id, CHUNK)
         if not rows:
             return False
         texts = [embeddings.embedded_text(row) for row in rows]
         started, clock = self._clock.now(), self._clock.monotonic()
         try:
-            vectors = self._embedder.embed_documents(texts)
+            vectors = embedder.embed_documents(texts)
         except ProviderError as error:
             log.warning("embedding failed; keywords serve meanwhile", reason=str(error))
-            self._record(started, clock, usage_of(error), error)
+            self._record(embedder, started, clock, usage_of(error), error)
             return False
-        if self._embedder.needs_network:
-            self._record(started, clock, Usage(input_tokens=sum(map(estimate_tokens, texts))), None)
+        if embedder.needs_network:
+            self._record(embedder, started, clock, Usage(input_tokens=sum(map(estimate_tokens, texts))), None)
         pairs = [(row["id"], vector) for row, vector in zip(rows, vectors, strict=True)]
-        self.embedded += embeddings.add(self._db, self._embedder.model_id, pairs, self._clock.now())
+        self.embedded += embeddings.add(self._db, embedder.model_id, pairs, self._clock.now())
         return True
 
-    def _record(self, started: dt.datetime, clock: float, usage: Usage, error: ProviderError | None) -> None:
-        model = self._embedder.model_id
+    def ready(self) -> Embedder | None:
+        """The embedder, opened when it is time to."""
+        if self._opened is None and self._clock.monotonic() >= self._try_again:
+            self._opened = self._open()
+            self._try_again = self._clock.monotonic() + REOPEN_AFTER
+        return self._opened
+
+    def _record(
+        self, embedder: Embedder, started: dt.datetime, clock: float, usage: Usage, error: ProviderError | None
+    ) -> None:
+        model = embedder.model_id
         ledger.record(
             self._db,
             purpose=PURPOSE,

@@ -22,7 +22,7 @@ from db.ingest import Landing, NewProject, NewSession, SetAside
 from observer.condense import Condenser, Row
 from observer.foreign import is_foreign
 from observer.records import Record, decode, decode_whole
-from observer.shown import Shown
+from observer.shown import MARK, Shown
 
 EXCERPT_LIMIT = 2000
 _PROJECT_CACHE = 4096
@@ -104,7 +104,7 @@ class Lines:
         self._redactor = redactor
         self._projects = projects
         self._condenser = Condenser(redactor, agent=session.agent is not None, recalled=recalled)
-        self._shown = Shown()
+        self._shown = Shown(from_start=False)
         self._main = str(session.id)
         self._sidechain = str(derived("agent", self._main, "sidechain"))
         self._root: str | None = None
@@ -118,6 +118,8 @@ class Lines:
         rows: list[Row] = []
         aside: list[SetAside] = []
         cleared: set[str] = set()
+        if offset == 0:
+            self._shown = Shown(from_start=True)
         condense = self._condenser.condense
         for raw, size in _physical(data):
             records = decode(raw)
@@ -173,7 +175,8 @@ class Lines:
 
     def _learn(self, raw: bytes, record: Record, row: Row | str) -> None:
         """Note what a record shows of the memories, or says after it was shown some."""
-        if not self.foreign and not self._projects.left_out(record.cwd):
+        nothing = isinstance(row, str) and MARK not in raw
+        if not nothing and not self.foreign and not self._projects.left_out(record.cwd):
             inside = record.isSidechain and self.session.agent is None
             session = self._sidechain if inside else self._main
             self._shown.see(raw, record, None if isinstance(row, str) else row, session)

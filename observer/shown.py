@@ -20,7 +20,8 @@ from db.usage import Saying, Showing
 from observer.condense import Row, moment
 from observer.records import Record
 
-_MARK = TAG.encode()
+MARK = TAG.encode()
+"""What the bytes of a record hold that shows something."""
 _HEARD_LIMIT = 6000
 """Terms of one turn's question and results that are remembered; a turn with more is not judged."""
 _IDS_LIMIT = 200
@@ -54,7 +55,9 @@ class _Turn:
 class Shown:
     """Follows one transcript's records in order; `take` gives what has gathered since it was last called."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, from_start: bool) -> None:
+        self._shown_any = not from_start
+        """Whether something was, or before this process began may have been, shown in this transcript."""
         self._turns: dict[str, _Turn] = {}
         self._showings: list[Showing] = []
         self._sayings: list[Saying] = []
@@ -71,7 +74,7 @@ class Shown:
             turn = self._begun(session, uuid.UUID(row.uuid))
             turn.prompted = True
             turn.hear(row.text)
-        if _MARK in raw and record.uuid and record.type in ("attachment", "user"):
+        if MARK in raw and record.uuid and record.type in ("attachment", "user"):
             self._show(bytes(raw), record, session)
         if row is None:
             return
@@ -93,7 +96,7 @@ class Shown:
             return
         key = record_uuid(sanitise(record.uuid or ""))
         turn = self._begun(session, key)
-        turn.shown = True
+        turn.shown = self._shown_any = True
         texts, turn.texts = turn.texts, []
         for text in texts:
             turn.hear(text)
@@ -105,6 +108,8 @@ class Shown:
         turn = self._turns.setdefault(session, _Turn())
         turn.answered = True
         turn.texts.clear()
+        if not self._shown_any:
+            return
         said = [
             row.text,
             *(part for use in row.tools or () for part in (use.command, use.detail, *use.files)),

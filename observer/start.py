@@ -94,8 +94,9 @@ def process(
         caps=caps,
         machine=home.machine_id(settings.home),
     )
-    found = embedder(settings, fetching)
-    embedding = Embedding(db, found, clock, caps) if found else None
+    embedding = None
+    if settings.embedder != "none":
+        embedding = Embedding(db, lambda: embedder(settings, fetching), clock, caps)
     watcher = Watcher(roots(settings.claude_dirs())) if watch and settings.observer_watch else None
     return (
         Process(db, settings, capturing, observing, embedding, watcher, clock),

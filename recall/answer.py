@@ -19,7 +19,7 @@ from cems.project import Project
 from cems.settings import Settings
 from db.connect import OUTAGES, Database
 from db.search import Hit, Question, search
-from recall import prompting, relevance, request, session, subagent
+from recall import own_words, prompting, relevance, request, subagent
 from recall.block import Section, fence, item
 from recall.bounded import Late
 from recall.diagnostics import Trace
@@ -28,7 +28,7 @@ from recall.request import HookInput, Request
 from recall.transcript import read_tail
 from recall.warm import WarmEmbedder
 
-_CANDIDATES = 40
+_CANDIDATES = 24
 """Hits that are looked at for one prompt: some were shown, some come from tools."""
 _BODY = 400
 _FROM_HOOK = ("CEMS_CONTEXT_", "CEMS_RECALL_", "CLAUDE_PROJECT_DIR", "CLAUDE_CONFIG_DIR")
@@ -155,11 +155,13 @@ def on_prompt(asked: Asked) -> str:
     found: list[str] = []
     if text:
         hits = _find(asked, text, project, dates=reading.asks)
-        chosen = relevance.choose(
-            hits, text, shown=tail.shown, asks=reading.asks, limit=asked.settings.recall_memories
-        )
+        limit = asked.settings.recall_memories
+        with trace.stage("choose"):
+            chosen = relevance.choose(hits, text, shown=tail.shown, asks=reading.asks, limit=limit)
         trace.count(found=len(hits), **{f"refused_{why}": n for why, n in chosen.refused.items()})
-        found = [item(memory, project.name if project else None, body_limit=_BODY) for memory in chosen.memories]
+        found = [
+            item(memory, project.name if project else None, body_limit=_BODY) for memory in chosen.memories
+        ]
     if not found and reading.asks and not prompting.has_subject(given.prompt):
         limit = asked.settings.recall_memories
         found = subagent.newest(asked.db, project, reading.kinds, tail.shown, limit, asked.now)
@@ -169,6 +171,10 @@ def on_prompt(asked: Asked) -> str:
 
 def on_session_start(asked: Asked) -> str:
     """What a session is given when it starts."""
+    from recall import (
+        session,
+    )  # here: the direct way, without a service, has no time to import what it may not need
+
     given = asked.input
     if not given.cwd:
         asked.trace.skipped = "no folder"
@@ -195,7 +201,7 @@ def on_subagent(asked: Asked) -> str:
         tail = read_tail(given.transcript_path)
     project = asked.project()
     task = next((prompt for agent, prompt in tail.spawned if agent == (given.agent_type or "")), "")
-    text = prompting.own_words.cut(task, prompting.QUESTION_LIMIT)
+    text = own_words.cut(task, prompting.QUESTION_LIMIT)
     hits = _find(asked, text, project) if text else []
     fitting = relevance.choose(hits, text, shown=(), asks=False, limit=subagent.FITTING).memories
     with asked.trace.stage("standing"):

@@ -91,4 +91,9 @@ class Counters:
 def _spread(spent: list[float]) -> dict[str, float]:
     ordered = sorted(spent)
     p95 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
-    return {"median": round(statistics.median(ordered), 2), "p95": p95, "most": ordered[-1], "of": len(ordered)}
+    return {
+        "median": round(statistics.median(ordered), 2),
+        "p95": p95,
+        "most": ordered[-1],
+        "of": len(ordered),
+    }

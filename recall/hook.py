@@ -29,6 +29,8 @@ START_AGAIN = 20.0
 PROTOCOL = b"cems1"
 FOLDER = "recall"
 SOCKET = "recall.sock"
+GONE = (2, 20, 61, 111)
+"""ENOENT, ENOTDIR, and ECONNREFUSED of macOS and Linux: there is no service."""
 _OFF = (b"0", b"false", b"no", b"off")
 _SENT = (b"CEMS_CONTEXT_", b"CEMS_RECALL_", b"CLAUDE_PROJECT_DIR", b"CLAUDE_CONFIG_DIR")
 
@@ -52,7 +54,7 @@ class Hook:
         body = read_input()
         self.event = event_named_in(body) or self.event
         if body is None or self.event not in EVENTS or is_off(posix.environ):
-            return self.end(b"")
+            return
         frame = request(self.event, posix.environ, body)
         enter_folder(posix.environ)
         reply = self.ask_service(frame)
@@ -62,25 +64,26 @@ class Hook:
 
     def ask_service(self, frame: bytes) -> bytes | None:
         """The service's document, empty when it has nothing to say, None when it is not there or mute."""
-        with _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM) as connection:
-            try:
+        connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            connection.settimeout(self.left(SERVICE_SECONDS))
+            connection.connect(SOCKET)
+        except OSError as error:
+            self.service_is_gone = (
+                error.errno in GONE
+            )  # a queue that is full, or late, is a service that lives
+            return None
+        try:
+            connection.sendall(frame)
+            received = b""
+            while (found := document_in(received)) is None:
                 connection.settimeout(self.left(SERVICE_SECONDS))
-                connection.connect(SOCKET)
-            except OSError as error:
-                # A full queue (EAGAIN) or a late one is a service that lives.
-                self.service_is_gone = error.errno in (2, 20, 61, 111)
-                return None
-            try:
-                connection.sendall(frame)
-                received = b""
-                while (found := document_in(received)) is None:
-                    connection.settimeout(self.left(SERVICE_SECONDS))
-                    piece = connection.recv(65536)
-                    if not piece or len(received) > REPLY_LIMIT:
-                        return None
-                    received += piece
-            except OSError:
-                return None
+                piece = connection.recv(65536)
+                if not piece or len(received) > REPLY_LIMIT:
+                    return None
+                received += piece
+        except OSError:
+            return None
         return found
 
     def ask_child(self, frame: bytes) -> bytes | None:
@@ -127,7 +130,8 @@ class Hook:
 
 def read_input() -> bytes | None:
     """All of standard input; None where it is too long or cannot be read."""
-    pieces, length = [], 0
+    pieces: list[bytes] = []
+    length = 0
     while length <= INPUT_LIMIT:
         try:
             piece = posix.read(0, 1 << 20)
@@ -238,7 +242,8 @@ def run_cems(read: int, write: int, *arguments: bytes, errors: int | None = None
         null = posix.open("/dev/null", posix.O_RDWR)
         for number, fd in enumerate((read, write, null if errors is None else errors)):
             posix.dup2(fd, number)
-        posix.execve(sys.executable, [sys.executable, b"-I", b"-m", b"cems", *arguments], posix.environ)
+        program = sys.executable.encode("utf-8", "surrogateescape")
+        posix.execve(program, [program, b"-I", b"-m", b"cems", *arguments], posix.environ)
     finally:
         posix._exit(127)
 

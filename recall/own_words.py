@@ -42,7 +42,13 @@ def of_prose(text: str) -> str:
 
 def _is_prose(line: str) -> bool:
     line = line.strip()
-    if not line or len(line) > 4000 or line.startswith("\t") or _NOT_PROSE.match(line) or _CODE_END.search(line):
+    if (
+        not line
+        or len(line) > 4000
+        or line.startswith("\t")
+        or _NOT_PROSE.match(line)
+        or _CODE_END.search(line)
+    ):
         return False
     letters = sum(c.isalpha() or c.isspace() for c in line)
     return letters >= 0.75 * len(line)

@@ -34,8 +34,8 @@ class Reading(NamedTuple):
     """Of a prompt that asks for memory: what kinds, where it says."""
 
 
-_TOP_FOLDERS = "usr etc home var tmp opt root srv mnt dev proc lib bin sbin Users Applications Volumes System".split()  # noqa: SIM905 - reads as words
-_COMMAND = re.compile(rf"/(?!(?:{'|'.join(_TOP_FOLDERS)})\b)[A-Za-z][\w:.-]*(?:\s|\Z)")
+_TOP_FOLDERS = "usr|etc|home|var|tmp|opt|root|srv|mnt|dev|proc|lib|bin|sbin|Users|Applications|Volumes|System"
+_COMMAND = re.compile(rf"/(?!(?:{_TOP_FOLDERS})\b)[A-Za-z][\w:.-]*(?:\s|\Z)")
 _MACHINE = (
     "<task-notification>",
     "<teammate-message",
@@ -57,7 +57,8 @@ _MACHINE = (
     "Base directory for this skill:",
 )
 _ADDED = re.compile(
-    r"<(system-reminder|ide_opened_file|ide_selection|ide_diagnostics|cems-memory)\b[^>]*>.*?(?:</\1>|\Z)", re.S
+    r"<(system-reminder|ide_opened_file|ide_selection|ide_diagnostics|cems-memory)\b[^>]*>.*?(?:</\1>|\Z)",
+    re.S,
 )
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
@@ -98,18 +99,27 @@ _ASKS = re.compile(
     re.I,
 )
 _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (r"decid|decis|agree|settle|chose|beschl|entsch|vereinbar|décid|acord|combin|beslo", ("decision", "preference")),
-    (r"prefer|convention|rule|style|regel|bevorzug|préf|préf|regla|regola|regra|voorkeur", ("preference", "pattern")),
-    (r"solv|fix|repair|gel[öo]s|behoben|l[öo]sung|résol|répar|solucion|arregl|risol|opgelost", ("bugfix", "deadend", "pattern")),
+    (
+        r"decid|decis|agree|settle|chose|beschl|entsch|vereinbar|décid|acord|combin|beslo",
+        ("decision", "preference"),
+    ),
+    (
+        r"prefer|convention|rule|style|regel|bevorzug|préf|regla|regola|regra|voorkeur",
+        ("preference", "pattern"),
+    ),
+    (
+        r"solv|fix|repair|gel[öo]s|behoben|lösung|résol|répar|solucion|arregl|risol|opgelost",
+        ("bugfix", "deadend", "pattern"),
+    ),
     (r"tried|fail|versuch|essay|intent|provat|tent|geprobeerd", ("deadend", "bugfix")),
 )
 _EMPTY_OF_SUBJECT = frozenset(
     """
     what how why when which decide decided agree agreed solve solved fix fixed remember recall know last time previously earlier
     again about anything something memory memories said settle choose chose tell say use used
-    was wie warum wann welche wir haben hatten hast du das gelöst gemacht beschlossen entschieden erinnere erinnerst dich letztes
-    mal damals noch ich gesagt vereinbart que qu'avons-nous avons nous décidé comment fait dit dernière fois qué decidimos cómo
-    hicimos última vez che cosa abbiamo deciso come fatto ultima volta
+    was wie warum wann welche wir haben hatten hast du das gelöst gemacht beschlossen entschieden erinnere erinnerst dich
+    letztes mal damals noch ich gesagt vereinbart que qu'avons-nous avons nous décidé comment fait dit dernière fois
+    qué decidimos cómo hicimos última vez che cosa abbiamo deciso come fatto ultima volta
     """.split()  # noqa: SIM905
 )
 
@@ -156,7 +166,8 @@ def query(reading: Reading, last_answer: str) -> str:
 
 def has_subject(text: str) -> bool:
     """Whether a question for memory says about what: "what did we decide?" does not."""
-    return any(term not in _EMPTY_OF_SUBJECT for term in terms(text).split())
+    words = [word.lower() for word in _WORD.findall(text)]
+    return any(word not in _EMPTY_OF_SUBJECT and terms(word) for word in words)
 
 
 def _confirms(words: list[str]) -> bool:

@@ -79,7 +79,7 @@ def read_request(receive: Callable[[int], bytes]) -> Request:
     pairs = content[:environment].decode("utf-8", "replace").split("\0")
     return Request(
         words[1].decode("ascii", "replace"),
-        dict((name, value) for name, _, value in (pair.partition("=") for pair in pairs) if name),
+        {name: value for name, _, value in (pair.partition("=") for pair in pairs) if name},
         content[environment : environment + body],
     )
 

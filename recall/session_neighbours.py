@@ -122,10 +122,11 @@ def _read(path: Path) -> str:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
         return ""
-    with os.fdopen(fd, "rb") as f:
+    try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return ""
-        try:
-            return f.read(SIZE_LIMIT).decode("utf-8", "replace").replace("\0", "")
-        except OSError:
-            return ""
+        return os.read(fd, SIZE_LIMIT).decode("utf-8", "replace").replace("\0", "")
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)

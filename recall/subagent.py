@@ -54,9 +54,7 @@ def newest(
     return [item(memory, project.name if project else None) for memory in fresh[:limit]]
 
 
-def _listed(
-    db: Database, project: Project | None, kinds: Sequence[str], now: dt.datetime
-) -> list[Memory]:
+def _listed(db: Database, project: Project | None, kinds: Sequence[str], now: dt.datetime) -> list[Memory]:
     """What may be given without being asked for by name, newest first: nothing of tool origin, nothing unsure."""
     wanted = Wanted([project.id] if project else [], kinds)
     memories = [candidate.memory for candidate in standing(db, wanted, now)]

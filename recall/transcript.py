@@ -48,7 +48,9 @@ def read_tail(path: str | None, limit: int = TAIL_LIMIT) -> Tail:
             break
         if record.get("type") == "assistant":
             _read_answer(record, tail)
-        elif _MARK in raw and record.get("toolUseResult") is None:  # what a tool printed was not given by recall
+        elif (
+            _MARK in raw and record.get("toolUseResult") is None
+        ):  # what a tool printed was not given by recall
             for text in _texts(record):
                 tail.shown.update(shown_ids(text))
     return tail

@@ -14,7 +14,7 @@ from cems.providers.model_file import MODEL_NAME, PINNED
 from cems.settings import Settings
 from recall.bounded import Bounded, Late
 
-LOOK_AGAIN = 15.0
+LOOK_AGAIN = 5.0
 """Seconds between two looks for the model's file."""
 SECONDS = 0.2
 """For one question's vector; one that takes longer is searched for by keywords."""

@@ -12,7 +12,7 @@ import click
 
 @click.command(context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]})
 @click.argument("event", nargs=-1, type=click.UNPROCESSED)
-def hook(event: tuple[str, ...]) -> int:
+def hook(event: tuple[str, ...]) -> None:
     """Give memories to a session: the agent's description of the event on standard input, one JSON document on standard
     output, always exit code 0.
 
@@ -23,5 +23,5 @@ def hook(event: tuple[str, ...]) -> int:
     found = importlib.util.find_spec("recall.hook")
     if found is None or not found.origin:
         click.echo("{}")
-        return 0
+        return
     os.execv(sys.executable, [sys.executable, "-I", "-S", found.origin, *event[:1]])

@@ -14,6 +14,7 @@ from cems import settings as configuration
 from cems.cli import output, scope
 from cems.cli.memory_add import add
 from cems.errors import UsageError
+from cems.ids import short
 from cems.models import KINDS, LAYERS, Memory
 from cems.text import one_line
 
@@ -81,7 +82,7 @@ def list_(
     scope.only_one(project=project, everywhere_only=everywhere_only)
     settings = configuration.load()
     from cems.cli.reach import database
-    from db.memories import Filter, list_memories, short_ids
+    from db.memories import Filter, list_memories
 
     with database(settings, "cems_writer") as db:
         projects = [] if everywhere_only else scope.find_projects(db, settings, project) if project else None
@@ -98,9 +99,8 @@ def list_(
         )
         found = list_memories(db, wanted)
         shown, more = found[:limit], len(found) > limit
-        ids = short_ids(db, [m.id for m in shown])
     if as_json:
-        rows = [m.to_json() | {"short_id": ids[m.id]} for m in shown]
+        rows = [m.to_json() | {"short_id": short(m.id)} for m in shown]
         output.document({"count": len(rows), "more": more, "memories": rows})
     elif not shown:
         click.echo(
@@ -109,7 +109,7 @@ def list_(
     else:
         from cems.cli.memory_text import results
 
-        results(output.console(), shown, ids, bodies=False)
+        results(output.console(), shown, bodies=False)
         if more:
             output.note(f"\nThe newest {limit}; --limit shows more.")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from uuid import UUID
 
 from rich.console import Console
 from rich.text import Text
 
 from cems.cli.output import block, clean, day, moment, pairs
+from cems.ids import short
 from cems.models import Memory
 from cems.text import one_line
 
@@ -29,7 +29,6 @@ WORDS_OF = {"user": "the user", "assistant": "the assistant", "tool": "a tool's 
 def results(
     console: Console,
     found: Sequence[Memory],
-    ids: Mapping[UUID, str],
     *,
     full: bool = False,
     bodies: bool = True,
@@ -39,7 +38,7 @@ def results(
         if index:
             console.print()
         block(console, memory.title, indent=0, style="bold" if memory.state == "active" else "strike")
-        block(console, _about(memory, ids[memory.id]))
+        block(console, _about(memory, short(memory.id)))
         if bodies and memory.body:
             block(console, memory.body if full else _beginning(memory.body), style="dim")
 

@@ -66,6 +66,8 @@ def run_once(settings: Settings, stopping: Stopping, as_json: bool, *, written_s
     with access.database(settings, "cems_writer", progress=output.note) as db:
         with progress.fetching(show) as fetching:
             parts = start.process(db, settings, watch=False, fetching=fetching, written_since=written_since)
+            if parts[3]:
+                parts[3].ready()  # its progress is shown here; a daemon fetches beside its work
         process, work = parts[0], report.Work(*parts[1:])
         stopping.then(process.shutdown)
         model_id = _model_of(settings) if work.embedding else None

@@ -28,8 +28,12 @@ _DIRECT_SECONDS = 1
 @click.option("--health", is_flag=True, help="Ask the service that runs, print what it says, and end.")
 @click.option("--wait", is_flag=True, help="Where another one runs: wait for it to end, then take over.")
 @click.option("--while-parent-lives", is_flag=True, hidden=True, help="End when standard input ends.")
-@click.option("--on-demand", is_flag=True, hidden=True, help="Started by a hook: end when nothing was asked for long.")
-@click.option("--direct", is_flag=True, hidden=True, help="Answer one request from standard input, by keywords.")
+@click.option(
+    "--on-demand", is_flag=True, hidden=True, help="Started by a hook: end when nothing was asked for long."
+)
+@click.option(
+    "--direct", is_flag=True, hidden=True, help="Answer one request from standard input, by keywords."
+)
 @output.json_option
 def recall(
     health: bool, wait: bool, while_parent_lives: bool, on_demand: bool, direct: bool, as_json: bool
@@ -110,11 +114,15 @@ def show_health(settings: Settings, as_json: bool) -> int:
 
     found = health(settings.home)
     if found is None:
-        raise CemsError("no recall service answers", hint="`cems up` runs one; a hook starts one at its first use")
+        raise CemsError(
+            "no recall service answers", hint="`cems up` runs one; a hook starts one at its first use"
+        )
     if as_json:
         output.document(found)
     else:
-        output.pairs(output.console(), {name.replace("_", " "): _text(value) for name, value in found.items()})
+        output.pairs(
+            output.console(), {name.replace("_", " "): _text(value) for name, value in found.items()}
+        )
     return 0 if found.get("ok") else 1
 
 

@@ -13,6 +13,7 @@ import click
 from cems import settings as configuration
 from cems.cli import output, scope
 from cems.errors import CemsError, EmbedderUnavailable
+from cems.ids import short
 from cems.models import KINDS, Usage
 from cems.settings import Settings
 
@@ -65,7 +66,6 @@ def search(
     scope.only_one(project=project, everywhere_only=everywhere_only)
     settings = configuration.load()
     from cems.cli.reach import database
-    from db import memories
     from db.search import Question
     from db.search import search as find
 
@@ -84,11 +84,12 @@ def search(
             limit=limit,
         )
         hits = find(db, question, dt.datetime.now(dt.UTC))
-        ids = memories.short_ids(db, [hit.memory.id for hit in hits])
     if as_json:
         legs = ("score", "words_rank", "words_score", "meaning_rank", "meaning_score")
         found = [
-            hit.memory.to_json() | {"short_id": ids[hit.memory.id]} | {leg: getattr(hit, leg) for leg in legs}
+            hit.memory.to_json()
+            | {"short_id": short(hit.memory.id)}
+            | {leg: getattr(hit, leg) for leg in legs}
             for hit in hits
         ]
         output.document(
@@ -104,7 +105,7 @@ def search(
     else:
         from cems.cli.memory_text import results
 
-        results(output.console(), [hit.memory for hit in hits], ids, full=full)
+        results(output.console(), [hit.memory for hit in hits], full=full)
 
 
 def _vector(settings: Settings, query: str) -> tuple[Sequence[float] | None, str | None]:

@@ -13,6 +13,7 @@ import click
 from cems import settings as configuration
 from cems.cli import output
 from cems.errors import UsageError
+from cems.ids import short
 from cems.text import one_line
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ def list_(as_json: bool) -> None:
 
     with database(configuration.load(), "cems_writer") as db:
         batches, lines = aside.batches(db), aside.lines(db)
-    ids = aside.short_ids([row["id"] for row in (*batches, *lines)])
     if as_json:
         output.document(
             {"batches": [_plain_batch(b) for b in batches], "lines": [_plain_line(one) for one in lines]}
@@ -51,13 +51,13 @@ def list_(as_json: bool) -> None:
         return
     for row in batches:
         click.echo(
-            f"{click.style(ids[row['id']], bold=True)}  batch  {output.moment(row['created_at'])}  {_of_batch(row)}"
+            f"{click.style(short(row['id']), bold=True)}  batch  {output.moment(row['created_at'])}  {_of_batch(row)}"
         )
         click.echo(f"    {one_line(output.clean(row['last_error'] or 'no error is recorded'), 300)}")
     for row in lines:
         what = f"{_reason(row)}, {output.size(row['bytes'])}"
         click.echo(
-            f"{click.style(ids[row['id']], bold=True)}  line   {output.moment(row['created_at'])}  {what}"
+            f"{click.style(short(row['id']), bold=True)}  line   {output.moment(row['created_at'])}  {what}"
         )
         click.echo(f"    {output.clean(row['transcript'])} at byte {row['offset']:,}")
         if row["excerpt"]:

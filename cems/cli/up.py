@@ -17,7 +17,10 @@ from cems.cli.stopping import Stopping
 from cems.errors import AlreadyRunning
 from cems.settings import Settings
 
-CHILDREN: tuple[Child, ...] = (Child("observer", ("observe", "--wait", "--while-parent-lives")),)
+CHILDREN: tuple[Child, ...] = (
+    Child("observer", ("observe", "--wait", "--while-parent-lives")),
+    Child("recall", ("recall", "--wait", "--while-parent-lives")),
+)
 """What runs beside the database, in the order in which it is started; ended in the opposite one."""
 _PATIENCE = 80.0
 """Seconds for all children and the database to end before this process is left."""

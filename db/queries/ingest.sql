@@ -73,7 +73,8 @@ order by generation desc, "offset" desc, part desc limit 200;
 -- name: waiting_sessions
 select l.session_id, count(*)::integer as lines, sum(least(l.bytes, %(line_cap)s))::bigint as bytes,
        bool_or(l.kind = 'boundary') as boundary, s.ended_at is not null as ended,
-       %(now)s - least(s.landed_at, coalesce(s.last_at, s.landed_at)) >= %(idle)s as idle
+       %(now)s - least(s.landed_at, coalesce(s.last_at, s.landed_at)) >= %(idle)s
+         or s.landed_at > %(now)s + greatest(%(idle)s, interval '1 minute') as idle
 from line l join session s on s.owner_id = l.owner_id and s.id = l.session_id
 where l.owner_id = %(owner)s and l.batch_id is null
 group by l.session_id, s.ended_at, s.landed_at, s.last_at;
@@ -102,8 +103,10 @@ update batch set attempts = attempts + 1, lease_id = %(lease)s, leased_by = %(ma
     leased_until = %(now)s + %(lease_time)s
 where owner_id = %(owner)s and id = (
     select id from batch
-    where owner_id = %(owner)s and status = 'pending' and not_before <= %(now)s
-      and (leased_until is null or leased_until <= %(now)s)
+    -- Further in the future than anything is ever put: then the clock was set back, and the time is over.
+    where owner_id = %(owner)s and status = 'pending'
+      and (not_before <= %(now)s or not_before > %(now)s + interval '1 hour')
+      and (leased_until is null or leased_until <= %(now)s or leased_until > %(now)s + 2 * %(lease_time)s)
     order by id limit 1 for update skip locked)
 returning id, session_id, attempts, question, closed_by;
 

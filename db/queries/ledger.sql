@@ -13,7 +13,9 @@ from llm_call where owner_id = %(owner)s and purpose = %(purpose)s and started_a
 
 -- name: latest
 select outcome, error, resume_at, batch_id, started_at from llm_call
-where owner_id = %(owner)s and purpose = %(purpose)s order by started_at desc, id desc limit 12;
+where owner_id = %(owner)s and purpose = %(purpose)s
+  and started_at <= %(now)s + interval '1 hour'  -- a call from the future was made before the clock was set back
+order by started_at desc, id desc limit 12;
 
 -- name: by_purpose
 select purpose, count(*)::integer as calls, count(*) filter (where outcome <> 'ok')::integer as failed,

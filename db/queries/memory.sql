@@ -59,7 +59,8 @@ where m.owner_id = %(owner)s
 order by m.occurred_at desc, m.id desc limit %(limit)s;
 
 -- name: ids_like
-select id from memory where owner_id = %(owner)s and id::text like %(prefix)s || '%%' order by id limit 3;
+select id from memory
+where owner_id = %(owner)s and (id::text like %(part)s || '%%' or id::text like '%%' || %(part)s) order by id limit 3;
 
 -- name: evidence
 select s.quote, s.origin, s.at, s.line_uuid, s.source_memory_id, e.name as session, e.agent, e.title as session_title,
@@ -98,13 +99,6 @@ where owner_id = %(owner)s and superseded_by = %(id)s;
 
 -- name: erase
 delete from memory where owner_id = %(owner)s and id = %(id)s;
-
--- name: neighbours
--- The ids just before and just after some ids: what a shortened id could be taken for.
-select w.id,
-       (select m.id from memory m where m.owner_id = %(owner)s and m.id < w.id order by m.id desc limit 1) as before,
-       (select m.id from memory m where m.owner_id = %(owner)s and m.id > w.id order by m.id limit 1) as after
-from unnest(%(ids)s::uuid[]) as w (id);
 
 -- name: belongings
 select (select count(*)::integer from embedding where owner_id = %(owner)s and memory_id = %(id)s) as vectors,

@@ -28,7 +28,7 @@ select id, what from (
     select id, 'batch' as what from batch where owner_id = %(owner)s and status = 'set_aside'
     union all
     select id, 'line' from set_aside where owner_id = %(owner)s and resolved_at is null) found
-where id::text like %(prefix)s || '%%' order by id limit 3;
+where id::text like %(part)s || '%%' or id::text like '%%' || %(part)s order by id limit 3;
 
 -- name: retry_batch
 update batch set status = 'pending', attempts = 0, not_before = %(now)s, lease_id = null, leased_until = null

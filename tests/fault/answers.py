@@ -47,7 +47,9 @@ class Flaky:
     def __call__(self, asked: Asked) -> Behaviour:
         with self._lock:
             wrong = self._chance.random() < self._share
-            how = self._chance.choice([text("```json nope"), text("{}"), truncated(), text('{"observations": [{}]}')])
+            how = self._chance.choice(
+                [text("```json nope"), text("{}"), truncated(), text('{"observations": [{}]}')]
+            )
         return how if wrong else observe(asked)
 
 

@@ -25,7 +25,9 @@ def observing(db: Database, extractor: Extractor, clock: Clock, *, attempts: int
     return Observing(db, extractor, (), clock, attempts=attempts, caps=CAPS, retry_delays=(0.0,))
 
 
-def process(db: Database, settings: Settings, extractor: Extractor, watcher: Watcher | None, clock: Clock) -> Process:
+def process(
+    db: Database, settings: Settings, extractor: Extractor, watcher: Watcher | None, clock: Clock
+) -> Process:
     observe = Observing(db, extractor, (), clock, caps=CAPS, machine=home.machine_id(settings.home))
     return Process(db, settings, capture(db, settings, clock), observe, None, watcher, clock)
 
@@ -50,6 +52,6 @@ def running(found: Process) -> Iterator[threading.Event]:
     finally:
         found.shutdown()
         thread.join(20)
+        if failure:
+            raise failure[0]
     assert not thread.is_alive()
-    if failure:
-        raise failure[0]

@@ -63,7 +63,9 @@ class Histories(RuleBasedStateMachine):
             assert self.lost() == [], "lost when all was read"
             assert self.capture.run_pass() == 0, "something landed from files that did not change"
             with self.db.transaction() as conn:
-                counts = conn.execute("select (select count(*) from line) as lines, (select sum(landed) from transcript) as landed").fetchone()
+                counts = conn.execute(
+                    "select (select count(*) from line) as lines, (select sum(landed) from transcript) as landed"
+                ).fetchone()
             assert counts and counts["lines"] == (counts["landed"] or 0), counts
         finally:
             tail.CHUNK = self.chunk
@@ -75,7 +77,12 @@ class Histories(RuleBasedStateMachine):
         """Records of the files as they are that did not land."""
         with self.db.transaction() as conn:
             landed = {str(row["uuid"]) for row in conn.execute("select uuid from line")}
-        return [f"{path.name}: {name}" for path, lines in self.files.items() for _, name in lines if name not in landed]
+        return [
+            f"{path.name}: {name}"
+            for path, lines in self.files.items()
+            for _, name in lines
+            if name not in landed
+        ]
 
     # ---- what a writer does
 
@@ -109,7 +116,9 @@ class Histories(RuleBasedStateMachine):
         self._finish(self._path(name))
         self._cut_out(self._path(name), which, more)
 
-    @rule(name=NAMES, keep=st.floats(0, 1), sizes=st.lists(SIZES, min_size=1, max_size=6), delete=st.booleans())
+    @rule(
+        name=NAMES, keep=st.floats(0, 1), sizes=st.lists(SIZES, min_size=1, max_size=6), delete=st.booleans()
+    )
     def replace(self, name: int, keep: float, sizes: list[int], delete: bool) -> None:
         path = self._path(name)
         lines = self.files.get(path, [])
@@ -143,7 +152,10 @@ class Histories(RuleBasedStateMachine):
         lines = self.files.get(path, [])
         if target != path and lines:
             self._finish(target)
-            self._add(target, [line for line in lines[: int(share * len(lines))] if line not in self.files.get(target, [])])
+            self._add(
+                target,
+                [line for line in lines[: int(share * len(lines))] if line not in self.files.get(target, [])],
+            )
 
     # ---- what an observer does
 
@@ -155,7 +167,9 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        self.capture = Capture(self.db, self.machine, [self.folder / "projects"], Redactor(b"k" * 32), self.clock)
+        self.capture = Capture(
+            self.db, self.machine, [self.folder / "projects"], Redactor(b"k" * 32), self.clock
+        )
 
     @rule(point=CRASHES, after=st.integers(0, 3))
     def die_while_looking(self, point: str, after: int) -> None:
@@ -176,7 +190,9 @@ class Histories(RuleBasedStateMachine):
         self.restart()
 
     @rule(name=NAMES, which=st.floats(0, 0.99), more=st.lists(SIZES, max_size=3), point=CRASHES)
-    def cut_a_message_out_while_it_is_read(self, name: int, which: float, more: list[int], point: str) -> None:
+    def cut_a_message_out_while_it_is_read(
+        self, name: int, which: float, more: list[int], point: str
+    ) -> None:
         path = self._path(name)
         self._finish(path)
 
@@ -199,7 +215,12 @@ class Histories(RuleBasedStateMachine):
     # ---- steps
 
     def _path(self, name: int, *, moved: bool = False) -> Path:
-        found = self.folder / "projects" / ("-b" if moved else "-a") / f"00000000-0000-4000-8000-00000000000{name}.jsonl"
+        found = (
+            self.folder
+            / "projects"
+            / ("-b" if moved else "-a")
+            / f"00000000-0000-4000-8000-00000000000{name}.jsonl"
+        )
         found.parent.mkdir(parents=True, exist_ok=True)
         return found
 

@@ -36,9 +36,15 @@ LOCKS: dict[str, Locking] = {
 def arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="An observer for fault tests")
     parser.add_argument("--lock", choices=LOCKS, default="take", help="what to do about the home's lock")
-    parser.add_argument("--failpoint", action="append", default=[], metavar="NAME:PROBABILITY", help="a point to die at")
-    parser.add_argument("--deaths", type=int, default=10**9, help="how many observers are armed before a sound one")
-    parser.add_argument("--kill-every", type=float, default=0.0, help="mean seconds between two kills at random times")
+    parser.add_argument(
+        "--failpoint", action="append", default=[], metavar="NAME:PROBABILITY", help="a point to die at"
+    )
+    parser.add_argument(
+        "--deaths", type=int, default=10**9, help="how many observers are armed before a sound one"
+    )
+    parser.add_argument(
+        "--kill-every", type=float, default=0.0, help="mean seconds between two kills at random times"
+    )
     parser.add_argument("--respawn", action="store_true", help="start the observer again when it was killed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--broken", choices=["cursor-first"], help="a write path that must be found out")
@@ -59,7 +65,9 @@ def observe(options: argparse.Namespace, *, arm: bool) -> int:
         chance = random.Random()
         for item in options.failpoint:
             name, _, probability = item.partition(":")
-            armed[name] = lambda p=float(probability or 1): chance.random() < p and os.kill(os.getpid(), signal.SIGKILL)
+            armed[name] = lambda p=float(probability or 1): (
+                chance.random() < p and os.kill(os.getpid(), signal.SIGKILL)
+            )
     stop = threading.Event()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     threading.Thread(target=lambda: signal.sigwait({signal.SIGTERM}) and stop.set(), daemon=True).start()

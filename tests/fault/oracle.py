@@ -14,14 +14,13 @@ from db.connect import Connection, Row
 _ORPHANS = {
     "lines in no batch": "select count(*) as n from line where batch_id is null",
     "batches neither observed nor set aside": "select count(*) as n from batch where status = 'pending'",
-    "batches that miscount their lines":
-        "select count(*) as n from batch b where b.lines <> (select count(*) from line l where l.batch_id = b.id)",
+    "batches that miscount their lines": "select count(*) as n from batch b where b.lines <> (select count(*) from line l where l.batch_id = b.id)",
     "memories without a source": "select count(*) as n from memory m where not exists"
-        " (select from memory_source s where s.memory_id = m.id)",
+    " (select from memory_source s where s.memory_id = m.id)",
     "sources without a line": "select count(*) as n from memory_source where line_uuid is null",
     "leases on batches that are done": "select count(*) as n from batch where status <> 'pending' and leased_until is not null",
     "transcripts that miscount their lines": "select count(*) as n from transcript t"
-        " where t.landed <> (select count(*) from line l where l.transcript_id = t.id)",
+    " where t.landed <> (select count(*) from line l where l.transcript_id = t.id)",
 }
 
 
@@ -51,7 +50,10 @@ def judge(sql: Connection, truth: Mapping[str, Collection[str]], *, notes: bool 
     verdict = Verdict()
     landed = {str(row["uuid"]) for row in _rows(sql, "select uuid from line")}
     verdict.lost = sorted({u for uuids in truth.values() for u in uuids} - landed)
-    verdict.duplicated = [r["text"][:60] for r in _rows(sql, "select text from line where text <> '' group by text having count(*) > 1")]
+    verdict.duplicated = [
+        r["text"][:60]
+        for r in _rows(sql, "select text from line where text <> '' group by text having count(*) > 1")
+    ]
     if notes:
         _judge_notes(sql, verdict)
     for what, query in _ORPHANS.items():
@@ -64,11 +66,17 @@ def judge(sql: Connection, truth: Mapping[str, Collection[str]], *, notes: bool 
 
 
 def _judge_notes(sql: Connection, verdict: Verdict) -> None:
-    memories = _rows(sql, "select title, count(*) as n, sum(seen_count) as seen, (select count(*) from memory_source s"
-                          " join memory x on x.id = s.memory_id where x.title = m.title) as sources from memory m group by title")
+    memories = _rows(
+        sql,
+        "select title, count(*) as n, sum(seen_count) as seen, (select count(*) from memory_source s"
+        " join memory x on x.id = s.memory_id where x.title = m.title) as sources from memory m group by title",
+    )
     verdict.duplicated += [r["title"] for r in memories if (r["n"], r["seen"], r["sources"]) != (1, 1, 1)]
-    said = _rows(sql, "select 'note ' || split_part(split_part(l.text, 'note ', 2), ':', 1) as title from line l"
-                      " join batch b on b.id = l.batch_id where l.kind = 'prompt' and b.status = 'observed' and l.text like 'note %'")
+    said = _rows(
+        sql,
+        "select 'note ' || split_part(split_part(l.text, 'note ', 2), ':', 1) as title from line l"
+        " join batch b on b.id = l.batch_id where l.kind = 'prompt' and b.status = 'observed' and l.text like 'note %'",
+    )
     titles = {r["title"] for r in memories}
     verdict.forgotten = sorted({r["title"] for r in said} - titles)
     if invented := titles - {r["title"] for r in said}:
@@ -77,7 +85,10 @@ def _judge_notes(sql: Connection, verdict: Verdict) -> None:
 
 def drained(sql: Connection, truth: Mapping[str, Collection[str]]) -> bool:
     """Whether every file was read to its last whole line and no batch waits; says nothing on what is in the tables."""
-    if _rows(sql, "select 1 as n from batch where status = 'pending' union all select 1 from line where batch_id is null limit 1"):
+    if _rows(
+        sql,
+        "select 1 as n from batch where status = 'pending' union all select 1 from line where batch_id is null limit 1",
+    ):
         return False
     return all(offset == wanted for _, offset, wanted in _cursors(sql, truth))
 

@@ -26,8 +26,13 @@ class Observer:
         self.log = folder / f"observer-{number}.log"
         with self.out.open("wb") as out, self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.fault.launcher", *options], cwd=ROOT, env=dict(environment), stdout=out, stderr=log,
-                stdin=subprocess.DEVNULL, start_new_session=True,
+                [sys.executable, "-m", "tests.fault.launcher", *options],
+                cwd=ROOT,
+                env=dict(environment),
+                stdout=out,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
             )
 
     def events(self, name: str) -> list[dict[str, Any]]:
@@ -43,7 +48,11 @@ class Observer:
 
     def wait_ready(self, seconds: float = 20) -> Observer:
         """Until it has made its first pass."""
-        wait_until(lambda: self.events("ready") or self.process.poll() is not None, seconds, "an observer that is ready")
+        wait_until(
+            lambda: self.events("ready") or self.process.poll() is not None,
+            seconds,
+            "an observer that is ready",
+        )
         assert self.events("ready"), self.tail()
         return self
 
@@ -56,7 +65,11 @@ class Observer:
         """No more kills and no more points of failure: one last kill, and from then on a sound observer."""
         started = len(self.events("started"))
         self.process.send_signal(signal.SIGUSR1)
-        wait_until(lambda: len(self.events("started")) > started or self.process.poll() is not None, 20, "a sound observer")
+        wait_until(
+            lambda: len(self.events("started")) > started or self.process.poll() is not None,
+            20,
+            "a sound observer",
+        )
 
     def terminate(self, seconds: float = 15) -> int:
         """Ask it to end; returns its exit code."""
@@ -88,7 +101,10 @@ def observing(environment: Mapping[str, str], folder: Path, *options: str) -> It
 def writing(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """A writer for the time of the block."""
     writer = subprocess.Popen(
-        [sys.executable, "-m", "tests.fault.writer", str(folder), *options], cwd=ROOT, stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-m", "tests.fault.writer", str(folder), *options],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         yield writer

@@ -38,7 +38,9 @@ def replied(*blocks: Any, session: str = SESSION, **more: Any) -> dict[str, Any]
     """An assistant record; a block that is a text becomes a text block."""
     made = record(session, 0, "assistant", **more)
     content = [{"type": "text", "text": b} if isinstance(b, str) else b for b in blocks]
-    return made | {"message": {"id": f"msg_{uuid.uuid4().hex}", "role": "assistant", "model": "m", "content": content}}
+    return made | {
+        "message": {"id": f"msg_{uuid.uuid4().hex}", "role": "assistant", "model": "m", "content": content}
+    }
 
 
 def call(name: str, call_id: str = "toolu_1", **given: Any) -> dict[str, Any]:
@@ -75,8 +77,10 @@ def uuids(records: Sequence[Any]) -> list[str]:
 
 def landed(sql: Connection) -> list[Row]:
     """The lines of the database, in the order of their files."""
-    return sql.execute(b"select l.*, t.path from line l join transcript t on t.id = l.transcript_id"
-                       b" order by t.path, l.generation, l.\"offset\", l.part").fetchall()
+    return sql.execute(
+        b"select l.*, t.path from line l join transcript t on t.id = l.transcript_id"
+        b' order by t.path, l.generation, l."offset", l.part'
+    ).fetchall()
 
 
 def landed_uuids(sql: Connection) -> list[str]:

@@ -84,7 +84,10 @@ def test_case_P18_a_cut_record_before_a_whole_one(
 
 
 def test_case_P18_wherever_it_was_cut() -> None:
-    cut, whole = encode(replied("text with {braces} and \"quotes\"", call("Bash", command="ls {a,b}"))), prompt(1)
+    cut, whole = (
+        encode(replied('text with {braces} and "quotes"', call("Bash", command="ls {a,b}"))),
+        prompt(1),
+    )
     for at in range(1, len(cut) - 1):
         found = [record.uuid for record in decode(cut[:at] + encode(whole)) if record.uuid]
         assert found == [whole["uuid"]], cut[:at]
@@ -95,8 +98,22 @@ def test_T2_runs_of_zeros_and_carriage_returns(
 ) -> None:
     made = [prompt(n) for n in range(5)]
     path.write_bytes(
-        b"\0" * 4096 + encode(made[0]) + b"\n" + encode(made[1]) + b"\r\n" + b"\0" * 100 + b"\n\n\r\n"
-        + encode(made[2])[:60] + b"\0\0\0" + encode(made[2])[60:] + b"\n" + encode(made[3]) + b"\0" * 9 + b"\r\n" + encode(made[4]) + b"\n"
+        b"\0" * 4096
+        + encode(made[0])
+        + b"\n"
+        + encode(made[1])
+        + b"\r\n"
+        + b"\0" * 100
+        + b"\n\n\r\n"
+        + encode(made[2])[:60]
+        + b"\0\0\0"
+        + encode(made[2])[60:]
+        + b"\n"
+        + encode(made[3])
+        + b"\0" * 9
+        + b"\r\n"
+        + encode(made[4])
+        + b"\n"
     )
     assert read(db, settings, clock) == {}
     assert landed_uuids(sql) == uuids(made)
@@ -107,7 +124,9 @@ def test_case_P20_only_a_line_feed_ends_a_line(
     line: str, db: Database, settings: Settings, clock: FakeClock, path: Path, sql: Connection
 ) -> None:
     made = [said(f"always keep{line}this whole"), answer(1)]
-    raw = encode(made[0]).replace(json.dumps(line)[1:-1].encode(), line.encode())  # raw in the file, as JavaScript writes it
+    raw = encode(made[0]).replace(
+        json.dumps(line)[1:-1].encode(), line.encode()
+    )  # raw in the file, as JavaScript writes it
     write(path, raw, made[1])
     read(db, settings, clock)
     assert landed_uuids(sql) == uuids(made)
@@ -131,13 +150,18 @@ def test_T2_invalid_utf8_cut_at_every_byte_of_a_character(
     assert all("always keep" in row["text"] and "whole" in row["text"] for row in landed(sql))
 
 
-def test_T2_a_lone_surrogate_escape(db: Database, settings: Settings, clock: FakeClock, path: Path, sql: Connection) -> None:
+def test_T2_a_lone_surrogate_escape(
+    db: Database, settings: Settings, clock: FakeClock, path: Path, sql: Connection
+) -> None:
     broken = json.dumps(said("always cut \ud83d here")).encode()
     harmless = json.dumps(said(r"the text \ud83d with a backslash, always")).encode()
     assert b"\\ud83d" in broken
     write(path, broken, harmless)
     assert read(db, settings, clock) == {}
-    assert [row["text"] for row in landed(sql)] == ["always cut \ufffd here", r"the text \ud83d with a backslash, always"]
+    assert [row["text"] for row in landed(sql)] == [
+        "always cut \ufffd here",
+        r"the text \ud83d with a backslash, always",
+    ]
 
 
 @pytest.mark.parametrize("once", [True, False])
@@ -195,4 +219,6 @@ def test_case_P21_lines_of_15_and_120_megabytes_in_bounded_memory(
     assert landed_uuids(sql) == uuids(made)
     assert count(sql, "select max(pg_column_size(l.*)) as n from line l") < 10_000
     rows = sql.execute(b'select reason, bytes, "offset" from set_aside').fetchall()
-    assert [(r["reason"], r["bytes"], r["offset"]) for r in rows] == [("too_long", 120_000_003 + len(endless), len(lines(*made[:4])))]
+    assert [(r["reason"], r["bytes"], r["offset"]) for r in rows] == [
+        ("too_long", 120_000_003 + len(endless), len(lines(*made[:4])))
+    ]

@@ -21,7 +21,19 @@ from observer.llm import LlmExtractor
 from observer.start import capture
 from tests.conftest import FakeClock
 from tests.fault.here import observing
-from tests.fault.sessions import answer, append, count, landed, landed_uuids, lines, prompt, said, session_file, uuids, write
+from tests.fault.sessions import (
+    answer,
+    append,
+    count,
+    landed,
+    landed_uuids,
+    lines,
+    prompt,
+    said,
+    session_file,
+    uuids,
+    write,
+)
 from tests.fault.writer import encode
 
 
@@ -67,7 +79,9 @@ def test_case_C3_a_line_that_is_no_json_is_kept_once_and_stops_nothing(
     assert [(r["reason"], r["excerpt"]) for r in rows] == [("not_json", '{"type":"user","uuid":"x","mess')]
 
 
-def test_case_C4_three_looks_at_one_growing_file(fresh: Callable[[], Capture], projects: Path, sql: Connection) -> None:
+def test_case_C4_three_looks_at_one_growing_file(
+    fresh: Callable[[], Capture], projects: Path, sql: Connection
+) -> None:
     path = session_file(projects)
     made = [prompt(n) for n in range(120)]
     seen = [fresh() for _ in range(3)]
@@ -117,7 +131,9 @@ def test_case_C5_rewritten_with_a_partial_line_pending(
     assert count(sql, 'select "offset" as n from transcript') == path.stat().st_size
 
 
-def test_case_C5_rewritten_to_the_very_size_it_had(fresh: Callable[[], Capture], projects: Path, sql: Connection) -> None:
+def test_case_C5_rewritten_to_the_very_size_it_had(
+    fresh: Callable[[], Capture], projects: Path, sql: Connection
+) -> None:
     old, new = [prompt(n) for n in range(10, 20)], [prompt(n) for n in range(20, 30)]
     path = write(session_file(projects), *old)
     seen = fresh()
@@ -208,15 +224,33 @@ def test_case_C15_another_tools_sessions_are_counted_and_left_alone(
     assert again.report.lines_skipped == {"foreign_session": 1}
 
 
-def test_case_C16_only_transcripts_are_read(fresh: Callable[[], Capture], projects: Path, sql: Connection) -> None:
+def test_case_C16_only_transcripts_are_read(
+    fresh: Callable[[], Capture], projects: Path, sql: Connection
+) -> None:
     session = session_file(projects)
     folder = session.with_suffix("")
-    wanted = [write(session, prompt(1)), *_written(2, folder / "subagents" / "agent-a1.jsonl", session.parent / "agent-b2.jsonl",
-                                                      folder / "subagents" / "workflows" / "run1" / "agent-c3.jsonl")]
-    _written(10, folder / "subagents" / "workflows" / "run1" / "journal.jsonl", folder / "tool-results" / "x.jsonl",
-             folder / "tool-results" / "agent-x.jsonl", session.parent / "memory" / "notes.jsonl", session.parent / "sessions.jsonl.bak",
-             folder / "subagents" / "agent-acompact-1.jsonl", session.parent / "agent-acompact-2.jsonl", projects / "loose.jsonl",
-             session.parent / "history.jsonl", session.parent / "notes.json")
+    wanted = [
+        write(session, prompt(1)),
+        *_written(
+            2,
+            folder / "subagents" / "agent-a1.jsonl",
+            session.parent / "agent-b2.jsonl",
+            folder / "subagents" / "workflows" / "run1" / "agent-c3.jsonl",
+        ),
+    ]
+    _written(
+        10,
+        folder / "subagents" / "workflows" / "run1" / "journal.jsonl",
+        folder / "tool-results" / "x.jsonl",
+        folder / "tool-results" / "agent-x.jsonl",
+        session.parent / "memory" / "notes.jsonl",
+        session.parent / "sessions.jsonl.bak",
+        folder / "subagents" / "agent-acompact-1.jsonl",
+        session.parent / "agent-acompact-2.jsonl",
+        projects / "loose.jsonl",
+        session.parent / "history.jsonl",
+        session.parent / "notes.json",
+    )
     fresh().run_pass()
     assert {row["path"] for row in landed(sql)} == {str(path) for path in wanted}
 
@@ -228,7 +262,9 @@ def _written(number: int, *paths: Path) -> list[Path]:
     return list(paths)
 
 
-def test_case_C17_reading_costs_what_is_appended(fresh: Callable[[], Capture], projects: Path, sql: Connection) -> None:
+def test_case_C17_reading_costs_what_is_appended(
+    fresh: Callable[[], Capture], projects: Path, sql: Connection
+) -> None:
     path = session_file(projects)
     path.write_bytes(b"".join(encode(prompt(n, words="word " * 200)) + b"\n" for n in range(3000)))
     seen = fresh()
@@ -251,7 +287,12 @@ def test_case_C29_an_answer_is_never_shown_without_its_question(
     observe = observing(db, LlmExtractor(model), clock)
     idle = dt.timedelta(seconds=60)
     times = (clock.now() + dt.timedelta(seconds=s) for s in (0, 1, 2, 200))
-    path = write(session_file(projects), prompt(1, at=next(times)), answer(1, at=next(times)), prompt(2, at=next(times)))
+    path = write(
+        session_file(projects),
+        prompt(1, at=next(times)),
+        answer(1, at=next(times)),
+        prompt(2, at=next(times)),
+    )
     seen = fresh()
     seen.run_pass()
     assert close_due(db, clock.now(), batch_size=100, idle=idle) == 1  # the first turn; the open one is held

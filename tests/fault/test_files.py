@@ -15,11 +15,26 @@ from db.connect import Connection, Database
 from observer import tail
 from observer.start import capture
 from tests.conftest import FakeClock
-from tests.fault.sessions import answer, append, count, landed, landed_uuids, prompt, session_file, uuids, write
+from tests.fault.sessions import (
+    answer,
+    append,
+    count,
+    landed,
+    landed_uuids,
+    prompt,
+    session_file,
+    uuids,
+    write,
+)
 
 
 def test_T4_an_unreadable_file_is_said_once_and_read_when_it_can_be(
-    db: Database, settings: Settings, clock: FakeClock, projects: Path, sql: Connection, monkeypatch: pytest.MonkeyPatch
+    db: Database,
+    settings: Settings,
+    clock: FakeClock,
+    projects: Path,
+    sql: Connection,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shut, open_ = write(session_file(projects, "a"), prompt(1)), write(session_file(projects, "b"), prompt(2))
     real = os.open
@@ -43,7 +58,12 @@ def test_T4_an_unreadable_file_is_said_once_and_read_when_it_can_be(
 
 
 def test_T4_an_unreadable_folder_hides_only_itself(
-    db: Database, settings: Settings, clock: FakeClock, projects: Path, sql: Connection, monkeypatch: pytest.MonkeyPatch
+    db: Database,
+    settings: Settings,
+    clock: FakeClock,
+    projects: Path,
+    sql: Connection,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write(session_file(projects, folder="-a"), prompt(1))
     write(session_file(projects, folder="-b"), prompt(2))
@@ -96,9 +116,17 @@ def test_T4_a_file_that_becomes_a_symlink_between_the_look_and_the_opening(tmp_p
 
 
 def test_T4_a_folder_removed_while_it_is_read(
-    db: Database, settings: Settings, clock: FakeClock, projects: Path, sql: Connection, monkeypatch: pytest.MonkeyPatch
+    db: Database,
+    settings: Settings,
+    clock: FakeClock,
+    projects: Path,
+    sql: Connection,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    first, second = write(session_file(projects, folder="-a"), prompt(1)), write(session_file(projects, folder="-b"), prompt(2))
+    first, second = (
+        write(session_file(projects, folder="-a"), prompt(1)),
+        write(session_file(projects, folder="-b"), prompt(2)),
+    )
     real = os.open
 
     def vanish(path: object, *rest: int) -> int:
@@ -133,7 +161,10 @@ def test_case_P22_copies_under_other_uuids(
     """Forks by an SDK and replays by a side question give copies uuids of their own; time, message and words stay."""
     made = [prompt(1), answer(1)]
     write(session_file(projects, "one"), *made)
-    copies = [r | {"uuid": str(uuid.uuid4()), "isSidechain": True, "agentId": "a1", "requestId": "req_2"} for r in made]
+    copies = [
+        r | {"uuid": str(uuid.uuid4()), "isSidechain": True, "agentId": "a1", "requestId": "req_2"}
+        for r in made
+    ]
     agent = session_file(projects, "one").with_suffix("") / "subagents" / "agent-a1.jsonl"
     agent.parent.mkdir(parents=True)
     new = prompt(2, agent="a1")

@@ -18,12 +18,19 @@ EXAMPLES = int(os.environ.get("CEMS_TEST_HISTORIES", "60"))
 
 def test_T1_random_histories(server: ServerInfo, dbname: str) -> None:
     class Here(Histories):
-        open_database = staticmethod(lambda: Access(server.dsn("cems_writer", dbname), "cems_writer", uuid.uuid4()))
+        open_database = staticmethod(
+            lambda: Access(server.dsn("cems_writer", dbname), "cems_writer", uuid.uuid4())
+        )
 
     run_state_machine_as_test(
         Here,
         settings=settings(
-            max_examples=EXAMPLES, stateful_step_count=25, deadline=None, print_blob=True, derandomize=EXAMPLES == 60,
-            database=None, suppress_health_check=list(HealthCheck),
+            max_examples=EXAMPLES,
+            stateful_step_count=25,
+            deadline=None,
+            print_blob=True,
+            derandomize=EXAMPLES == 60,
+            database=None,
+            suppress_health_check=list(HealthCheck),
         ),
     )

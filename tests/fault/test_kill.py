@@ -32,7 +32,9 @@ def test_every_point_is_in_the_code() -> None:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_K1_killed_at_a_point(point: str, quick: dict[str, str], projects: Path, tmp_path: Path, sql: Connection) -> None:
+def test_K1_killed_at_a_point(
+    point: str, quick: dict[str, str], projects: Path, tmp_path: Path, sql: Connection
+) -> None:
     truth = written(projects, "--seconds", "0.5", "--pace", "0.002", "--damage", "0.05")["files"]
     with observing(quick, tmp_path, "--respawn", "--deaths", "3", "--failpoint", point) as observer:
         wait_until(lambda: observer.deaths >= 3 or observer.process.poll() is not None, 20, "three deaths")
@@ -42,7 +44,9 @@ def test_K1_killed_at_a_point(point: str, quick: dict[str, str], projects: Path,
     assert (verdict := judge(sql, truth)), verdict
 
 
-def killed_at_random(environment: dict[str, str], projects: Path, folder: Path, sql: Connection, seconds: float, *more: str) -> tuple[Verdict, int]:
+def killed_at_random(
+    environment: dict[str, str], projects: Path, folder: Path, sql: Connection, seconds: float, *more: str
+) -> tuple[Verdict, int]:
     """The verdict after kills at random times and at random points, while a writer writes."""
     points = arguments(POINTS, 0.01)
     with (
@@ -52,7 +56,9 @@ def killed_at_random(environment: dict[str, str], projects: Path, folder: Path, 
         told = truth_of(writer)
         assert told["removed"] > 5
         observer.harmless()
-        wait_until(lambda: drained(sql, told["files"]) or observer.process.poll() is not None, 40, "all observed")
+        wait_until(
+            lambda: drained(sql, told["files"]) or observer.process.poll() is not None, 40, "all observed"
+        )
         assert observer.terminate() == 0, observer.tail()
         return judge(sql, told["files"]), observer.deaths
 

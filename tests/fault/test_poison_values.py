@@ -27,7 +27,17 @@ from observer.observe import Observing
 from observer.rules import RuleExtractor
 from observer.start import capture
 from tests.conftest import FakeClock
-from tests.fault.sessions import call, count, landed_uuids, prompt, replied, result, session_file, uuids, write
+from tests.fault.sessions import (
+    call,
+    count,
+    landed_uuids,
+    prompt,
+    replied,
+    result,
+    session_file,
+    uuids,
+    write,
+)
 
 _NOISE = "".join(random.Random(5).choices(string.ascii_letters, k=3000))
 STRINGS = {
@@ -40,14 +50,24 @@ STRINGS = {
     "line separators": "a\u2028b\u2029c\u0085d\rb",
     "not a character": "\uffff\ufffe",
 }
-TIMES = ["0001-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59Z", "9999-12-31T23:59:59-14:00", "yesterday", "",
-         "1970-01-01T00:00:00Z"]
+TIMES = [
+    "0001-01-01T00:00:00Z",
+    "0001-01-01T00:00:00+14:00",
+    "9999-12-31T23:59:59Z",
+    "9999-12-31T23:59:59-14:00",
+    "yesterday",
+    "",
+    "1970-01-01T00:00:00Z",
+]
 
 
 def records() -> list[dict[str, Any]]:
     return [
         prompt(1) | {"entrypoint": "cli", "version": "2", "gitBranch": "main"},
-        replied("We use tabs because the linter wants them.", call("Edit", file_path="/w/a.py", new_string="x = 1")),
+        replied(
+            "We use tabs because the linter wants them.",
+            call("Edit", file_path="/w/a.py", new_string="x = 1"),
+        ),
         replied(call("Bash", "toolu_2", command="make test", description="tests")),
         result("ok", "toolu_2"),
         {"type": "custom-title", "customTitle": "A title", "sessionId": "s"},
@@ -56,7 +76,9 @@ def records() -> list[dict[str, Any]]:
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Where strings are."""
-    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+    for key, inner in (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    ):
         if isinstance(inner, str):
             yield (*path, key)
         else:

@@ -68,7 +68,9 @@ def test_P1_another_takes_over_when_the_leader_is_killed(
             finish(follower, sql, truth_of(writer)["files"])
 
 
-def test_case_S55_a_second_observer_says_who_works_and_ends(quick: dict[str, str], tmp_path: Path, projects: Path) -> None:
+def test_case_S55_a_second_observer_says_who_works_and_ends(
+    quick: dict[str, str], tmp_path: Path, projects: Path
+) -> None:
     with observing(quick, tmp_path) as first, observing(quick, tmp_path) as second:
         first.wait_ready()
         wait_until(lambda: first.process.poll() is not None or second.process.poll() is not None, 15)
@@ -77,7 +79,9 @@ def test_case_S55_a_second_observer_says_who_works_and_ends(quick: dict[str, str
         assert str(working.process.pid) in refused.events("error")[0]["message"]
 
 
-def test_P2_two_at_once_without_a_lock(quick: dict[str, str], projects: Path, tmp_path: Path, sql: Connection) -> None:
+def test_P2_two_at_once_without_a_lock(
+    quick: dict[str, str], projects: Path, tmp_path: Path, sql: Connection
+) -> None:
     options = ("--lock", "none", "--respawn", "--kill-every", "0.7")
     with (
         observing(quick, tmp_path, *options, "--seed", "1") as one,
@@ -122,17 +126,29 @@ def test_D2_a_database_that_appears_later(
         with admin(server, "postgres") as conn:
             conn.execute(f"create database {name} template {template}".encode())
         try:
-            with psycopg.connect(server.dsn(embedded.SUPERUSER, name), autocommit=True, options="-c search_path=cems,public",
-                                 row_factory=psycopg.rows.dict_row) as sql:
+            with psycopg.connect(
+                server.dsn(embedded.SUPERUSER, name),
+                autocommit=True,
+                options="-c search_path=cems,public",
+                row_factory=psycopg.rows.dict_row,
+            ) as sql:
                 finish(observer, sql, truth)
         finally:
             with admin(server, "postgres") as conn:
                 conn.execute(f"drop database {name} with (force)".encode())
 
 
-@pytest.mark.parametrize("held", ["lock table line in access exclusive mode", "update transcript set size = size"])
+@pytest.mark.parametrize(
+    "held", ["lock table line in access exclusive mode", "update transcript set size = size"]
+)
 def test_D5_a_lock_that_somebody_holds(
-    held: str, quick: dict[str, str], projects: Path, tmp_path: Path, sql: Connection, server: ServerInfo, dbname: str
+    held: str,
+    quick: dict[str, str],
+    projects: Path,
+    tmp_path: Path,
+    sql: Connection,
+    server: ServerInfo,
+    dbname: str,
 ) -> None:
     with observing(quick, tmp_path) as observer, writing(projects, "--seconds", "4") as writer:
         observer.wait_ready()
@@ -140,14 +156,19 @@ def test_D5_a_lock_that_somebody_holds(
         with admin(server, dbname) as other, other.transaction():
             other.execute(b"set search_path to cems, public")
             other.execute(held.encode())
-            wait_until(lambda: observer.logged("LockNotAvailable"), 15, "a time-out instead of a wait without end")
+            wait_until(
+                lambda: observer.logged("LockNotAvailable"), 15, "a time-out instead of a wait without end"
+            )
         finish(observer, sql, truth_of(writer)["files"])
 
 
-@pytest.mark.parametrize(("change", "error"), [
-    (b"delete from schema_migration", "SchemaOutdated"),
-    (b"insert into schema_migration values (9999, 'from the future')", "SchemaTooNew"),
-])
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (b"delete from schema_migration", "SchemaOutdated"),
+        (b"insert into schema_migration values (9999, 'from the future')", "SchemaTooNew"),
+    ],
+)
 def test_D6_another_versions_schema_is_refused(
     change: bytes, error: str, quick: dict[str, str], projects: Path, tmp_path: Path, sql: Connection
 ) -> None:
@@ -168,7 +189,9 @@ class Own:
 
     def connection(self) -> Connection:
         dsn = embedded.status(self.home).dsn(embedded.SUPERUSER, "cems")
-        conn = psycopg.connect(dsn, autocommit=True, options="-c search_path=cems,public", row_factory=psycopg.rows.dict_row)
+        conn = psycopg.connect(
+            dsn, autocommit=True, options="-c search_path=cems,public", row_factory=psycopg.rows.dict_row
+        )
         return conn
 
 
@@ -185,12 +208,19 @@ def own(quick: dict[str, str]) -> Iterator[Own]:
 
 
 def test_D1_a_server_that_stops_at_once_again_and_again(own: Own, projects: Path, tmp_path: Path) -> None:
-    with observing(own.environment, tmp_path) as observer, writing(projects, "--seconds", "6", "--tombstones", "0.01") as writer:
+    with (
+        observing(own.environment, tmp_path) as observer,
+        writing(projects, "--seconds", "6", "--tombstones", "0.01") as writer,
+    ):
         observer.wait_ready()
         for _ in range(3):
             with own.connection() as sql:
                 before = count(sql, "select count(*) as n from line")
-                wait_until(lambda sql=sql, n=before: count(sql, "select count(*) as n from line") > n, 20, "work in progress")  # type: ignore[misc]
+                wait_until(
+                    lambda sql=sql, n=before: count(sql, "select count(*) as n from line") > n,
+                    20,
+                    "work in progress",
+                )  # type: ignore[misc]
             embedded.stop(own.home, mode="immediate")
             embedded.start(own.home)
         truth = truth_of(writer)["files"]
@@ -198,7 +228,9 @@ def test_D1_a_server_that_stops_at_once_again_and_again(own: Own, projects: Path
             finish(observer, sql, truth, 60)
 
 
-def test_case_C12_what_was_written_while_it_slept_is_found(quick: dict[str, str], projects: Path, tmp_path: Path, sql: Connection) -> None:
+def test_case_C12_what_was_written_while_it_slept_is_found(
+    quick: dict[str, str], projects: Path, tmp_path: Path, sql: Connection
+) -> None:
     """The whole process stands still, as on a machine that sleeps."""
     with observing(quick, tmp_path) as observer:
         observer.wait_ready()

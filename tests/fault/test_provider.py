@@ -51,7 +51,9 @@ from tests.waiting import wait_until
 BATCHES = "select count(*) as n from batch where status = "
 
 
-def batches(db: Database, settings: Settings, clock: FakeClock, projects: Path, number: int, turns: int = 1) -> list[str]:
+def batches(
+    db: Database, settings: Settings, clock: FakeClock, projects: Path, number: int, turns: int = 1
+) -> list[str]:
     """Land sessions that make so many batches; returns the names of their notes."""
     numbers = range(number * turns)
     for index in range(number):
@@ -81,7 +83,9 @@ def drain(observe_: Observing, clock: FakeClock, steps: int = 200) -> None:
 
 
 def remembered(sql: Connection) -> list[str]:
-    return sorted(str(row["title"]).removeprefix("note ") for row in sql.execute(b"select title from memory").fetchall())
+    return sorted(
+        str(row["title"]).removeprefix("note ") for row in sql.execute(b"select title from memory").fetchall()
+    )
 
 
 FAILURES: dict[str, tuple[Behaviour, float, float]] = {  # behaviour, and how long it makes everything wait
@@ -97,8 +101,15 @@ FAILURES: dict[str, tuple[Behaviour, float, float]] = {  # behaviour, and how lo
 
 @pytest.mark.parametrize(("behaviour", "least", "most"), FAILURES.values(), ids=FAILURES)
 def test_L1_everything_waits_as_told_and_no_attempt_is_burnt(
-    behaviour: Behaviour, least: float, most: float, db: Database, settings: Settings, projects: Path, clock: FakeClock,
-    sql: Connection, gemini: FakeGemini,
+    behaviour: Behaviour,
+    least: float,
+    most: float,
+    db: Database,
+    settings: Settings,
+    projects: Path,
+    clock: FakeClock,
+    sql: Connection,
+    gemini: FakeGemini,
 ) -> None:
     names = batches(db, settings, clock, projects, 3)
     gemini.script(behaviour)
@@ -151,11 +162,19 @@ NONSENSE: dict[str, Behaviour] = {
 
 @pytest.mark.parametrize("behaviour", NONSENSE.values(), ids=NONSENSE)
 def test_L2_case_E31_E33_nonsense_sets_one_turn_aside_and_no_more(
-    behaviour: Behaviour, db: Database, settings: Settings, projects: Path, clock: FakeClock, sql: Connection, gemini: FakeGemini
+    behaviour: Behaviour,
+    db: Database,
+    settings: Settings,
+    projects: Path,
+    clock: FakeClock,
+    sql: Connection,
+    gemini: FakeGemini,
 ) -> None:
     """Four turns in each of two batches; whatever shows the third turn gets nonsense."""
     names = batches(db, settings, clock, projects, 2, turns=4)
-    gemini.defaults["generate"] = lambda asked: behaviour if "n2" in notes_in(asked.prompt) else observe(asked)
+    gemini.defaults["generate"] = lambda asked: (
+        behaviour if "n2" in notes_in(asked.prompt) else observe(asked)
+    )
     drain(asking(db, gemini, clock, attempts=3), clock)
     assert remembered(sql) == sorted(set(names) - {"n2"})
     assert count(sql, BATCHES + "'set_aside'") == 1
@@ -180,7 +199,9 @@ def test_case_E34_a_truncated_answer_gets_a_larger_budget_then_half_the_batch(
     db: Database, settings: Settings, projects: Path, clock: FakeClock, sql: Connection, gemini: FakeGemini
 ) -> None:
     names = batches(db, settings, clock, projects, 1, turns=4)
-    gemini.defaults["generate"] = lambda asked: truncated() if len(notes_in(asked.prompt)) > 2 else observe(asked)
+    gemini.defaults["generate"] = lambda asked: (
+        truncated() if len(notes_in(asked.prompt)) > 2 else observe(asked)
+    )
     drain(asking(db, gemini, clock), clock)
     assert remembered(sql) == names
     budgets = [asked.body["generationConfig"]["maxOutputTokens"] for asked in gemini.requests]
@@ -208,7 +229,9 @@ def test_case_E37_a_mute_provider_never_stops_the_tailer(
         write(session_file(projects, "first"), prompt(1), answer(1))
         gemini.wait_for(1, 20)
         truth = written(projects, "--seconds", "0.5")["files"]
-        wait_until(lambda: count(sql, "select count(*) as n from line") == sum(map(len, truth.values())) + 2, 10)
+        wait_until(
+            lambda: count(sql, "select count(*) as n from line") == sum(map(len, truth.values())) + 2, 10
+        )
         assert observer.process.poll() is None
 
 
@@ -219,7 +242,11 @@ def test_L4_provider_away_and_transcripts_deleted(
     gemini.defaults["generate"] = reset()
     with observer_process(quick | {"CEMS_LLM_TIMEOUT": "0.5"}, tmp_path) as observer:
         truth = written(projects, "--seconds", "1.5", "--tombstones", "0.02")["files"]
-        wait_until(lambda: count(sql, "select count(*) as n from batch") > 5 and _all_landed(sql, truth), 20, "all landed")
+        wait_until(
+            lambda: count(sql, "select count(*) as n from batch") > 5 and _all_landed(sql, truth),
+            20,
+            "all landed",
+        )
         for path in truth:
             os.unlink(path)  # noqa: PTH108 - a text
         gemini.defaults["generate"] = observe

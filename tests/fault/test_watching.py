@@ -49,7 +49,9 @@ def watcher(projects: Path) -> Watcher:
     return Watcher([projects])
 
 
-def test_W1_without_a_watcher_the_poll_finds_it_all(db: Database, brisk: Settings, projects: Path, sql: Connection) -> None:
+def test_W1_without_a_watcher_the_poll_finds_it_all(
+    db: Database, brisk: Settings, projects: Path, sql: Connection
+) -> None:
     with running(process(db, brisk, RuleExtractor(), None, SystemClock())):
         for number in range(20):
             append(session_file(projects, f"s{number % 5}"), prompt(number))
@@ -59,7 +61,12 @@ def test_W1_without_a_watcher_the_poll_finds_it_all(db: Database, brisk: Setting
 
 
 def test_W2_dropped_events_cost_nothing_but_time(
-    db: Database, brisk: Settings, projects: Path, sql: Connection, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+    db: Database,
+    brisk: Settings,
+    projects: Path,
+    sql: Connection,
+    watcher: Watcher,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     heard = []
 
@@ -77,7 +84,12 @@ def test_W2_dropped_events_cost_nothing_but_time(
 
 
 def test_W3_at_the_watch_limit_it_polls_and_says_so_once(
-    db: Database, brisk: Settings, projects: Path, sql: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    db: Database,
+    brisk: Settings,
+    projects: Path,
+    sql: Connection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     other = tmp_path / "other"
     other.mkdir()
@@ -98,7 +110,11 @@ def test_W3_at_the_watch_limit_it_polls_and_says_so_once(
         wait_until(lambda: count(sql, LINES) == 1, 10)
         wait_until(lambda: len(starts) >= 8, 10, "several tries to watch")
     assert len([line for line in logs if "cannot be watched" in line["event"]]) == 1
-    wait_until(lambda: not [t for t in set(threading.enumerate()) - began if isinstance(t, EventEmitter)], 10, "emitters to end")
+    wait_until(
+        lambda: not [t for t in set(threading.enumerate()) - began if isinstance(t, EventEmitter)],
+        10,
+        "emitters to end",
+    )
 
 
 def test_case_C7_a_dead_watcher_is_noticed_and_started_anew(projects: Path, watcher: Watcher) -> None:
@@ -163,7 +179,9 @@ def test_case_C11_reading_wakes_nobody(
         before = watcher.wake.count
         if name == "two":
             capture(db, settings, clock).run_pass()
-        write(session_file(projects, name), prompt(1))  # events come in order: after these, any of the reading's would be there
+        write(
+            session_file(projects, name), prompt(1)
+        )  # events come in order: after these, any of the reading's would be there
         seen = projects / "-nowhere-shop" / f"{name}.jsonl"
         wait_until(lambda: seen.exists() and watcher.wake.count > before, 10)  # noqa: B023 - called at once
         wait_until(lambda: _still(watcher.wake), 10, "events to end")

@@ -35,19 +35,44 @@ class Transcript:
     last: str | None = None
 
 
-def record(session: str, number: int, role: str, *, agent: str | None = None, parent: str | None = None,
-           words: str = "", at: dt.datetime | None = None, **more: Any) -> dict[str, Any]:
+def record(
+    session: str,
+    number: int,
+    role: str,
+    *,
+    agent: str | None = None,
+    parent: str | None = None,
+    words: str = "",
+    at: dt.datetime | None = None,
+    **more: Any,
+) -> dict[str, Any]:
     """A minimal record as the agent writes it. The user's carry a note that a scripted model answers with."""
     at = at or dt.datetime.now(dt.UTC)
     message: dict[str, Any]
     if role == "user":
-        message = {"role": "user", "content": f"note n{number}: always keep module {number} as it is. {words}"}
+        message = {
+            "role": "user",
+            "content": f"note n{number}: always keep module {number} as it is. {words}",
+        }
     else:
-        message = {"id": f"msg_{uuid.uuid4().hex}", "role": "assistant", "model": "m",
-                   "content": [{"type": "text", "text": f"Done with {number}. {words}"}]}
-    out = {"parentUuid": parent, "isSidechain": agent is not None, "userType": "external", "cwd": CWD, "sessionId": session,
-           "version": "2.1.240", "type": role, "message": message, "uuid": str(uuid.uuid4()),
-           "timestamp": at.isoformat(timespec="milliseconds").replace("+00:00", "Z")}
+        message = {
+            "id": f"msg_{uuid.uuid4().hex}",
+            "role": "assistant",
+            "model": "m",
+            "content": [{"type": "text", "text": f"Done with {number}. {words}"}],
+        }
+    out = {
+        "parentUuid": parent,
+        "isSidechain": agent is not None,
+        "userType": "external",
+        "cwd": CWD,
+        "sessionId": session,
+        "version": "2.1.240",
+        "type": role,
+        "message": message,
+        "uuid": str(uuid.uuid4()),
+        "timestamp": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+    }
     return out | ({"agentId": agent} if agent else {}) | more
 
 
@@ -58,7 +83,9 @@ def encode(value: object) -> bytes:
 class Writer:
     """Some sessions, written in turns at random."""
 
-    def __init__(self, root: Path, files: int, *, tombstones: float, damage: float, seed: int, pace: float) -> None:
+    def __init__(
+        self, root: Path, files: int, *, tombstones: float, damage: float, seed: int, pace: float
+    ) -> None:
         self.rng = random.Random(seed)
         self.tombstones, self.damage, self.pace = tombstones, damage, pace
         self.number = 0
@@ -98,8 +125,14 @@ class Writer:
     def record(self, to: Transcript) -> dict[str, Any]:
         self.number += 1
         role = "user" if self.number % 2 else "assistant"
-        made = record(to.session, self.number, role, agent=to.agent, parent=to.last,
-                      words="é漢😀 " * self.rng.randint(1, 40))
+        made = record(
+            to.session,
+            self.number,
+            role,
+            agent=to.agent,
+            parent=to.last,
+            words="é漢😀 " * self.rng.randint(1, 40),
+        )
         to.last = made["uuid"]
         return made
 
@@ -111,7 +144,9 @@ class Writer:
                 return Segment(encode(one) + encode(two) + b"\n", [one["uuid"], two["uuid"]])
             case 1:  # a cut record, and a whole one after it on the same line
                 data = encode(one)
-                return Segment(data[: self.rng.randint(20, len(data) - 2)] + encode(two) + b"\n", [two["uuid"]])
+                return Segment(
+                    data[: self.rng.randint(20, len(data) - 2)] + encode(two) + b"\n", [two["uuid"]]
+                )
             case 2:  # a hole of zeros, as a crash of the file system leaves one
                 return Segment(b"\0" * self.rng.randint(1, 300) + encode(one) + b"\n", [one["uuid"]])
             case _:  # nothing to be had
@@ -164,7 +199,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--pace", type=float, default=0.01)
     given = parser.parse_args()
-    writer = Writer(given.folder, given.files, tombstones=given.tombstones, damage=given.damage, seed=given.seed, pace=given.pace)
+    writer = Writer(
+        given.folder,
+        given.files,
+        tombstones=given.tombstones,
+        damage=given.damage,
+        seed=given.seed,
+        pace=given.pace,
+    )
     end = time.monotonic() + given.seconds
     while time.monotonic() < end:
         writer.step()

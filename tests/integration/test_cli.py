@@ -192,7 +192,7 @@ def test_search_finds_filters_and_says_when_there_is_nothing(observed: Program) 
         "score",
         "confidence",
     } <= best.keys()
-    assert best["id"].startswith(best["short_id"]) and len(best["short_id"]) >= 13
+    assert best["id"].endswith(best["short_id"]) and len(best["short_id"]) == 10
     assert observed.json("memory", "show", best["short_id"])["id"] == best["id"]
     only = observed.json(
         "search", "hash", "--project", best["project"], "--kind", best["kind"], "--limit", "1"
