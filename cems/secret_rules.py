@@ -52,7 +52,7 @@ def find_secrets(text: str) -> list[Span]:
         low = OURS.sub(lambda ours: " " * len(ours[0]), low)
     names: list[int] = []
     places: dict[str, list[int]] = {}
-    for pattern in _HINTS if len(text) > _SHORT else _HINTS_SHORT:
+    for pattern in () if _no_word(low) else _HINTS if len(text) > _SHORT else _HINTS_SHORT:
         for hint in pattern.finditer(low):
             if hint.lastgroup:
                 places.setdefault(hint.lastgroup, []).append(hint.end())
@@ -67,6 +67,23 @@ def find_secrets(text: str) -> list[Span]:
         found += _at_places(text, places)
     found += find_assignments(text, sorted(names))
     return found
+
+
+def _no_word(low: str) -> bool:
+    """Whether none of the words that the hints look for is there. Spelt out, because a loop over the words costs more than
+    the search for them, and most texts are short."""
+    return not (
+        "key" in low
+        or "pass" in low
+        or "auth" in low
+        or "token" in low
+        or "secret" in low
+        or "cred" in low
+        or "pwd" in low
+        or "curl" in low
+        or "cookie" in low
+        or "hooks" in low
+    )
 
 
 def _at_places(text: str, places: dict[str, list[int]]) -> Iterator[Span]:

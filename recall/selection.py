@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from cems.terms import terms
 from db.context import Candidate
-from recall.block import Section
+from recall.block import Section, escape, size
 
 RANK_K = 12
 """Smoothing of the two orders, by date and by use, when they are added: how much the first places stand out."""
@@ -115,7 +115,7 @@ def shares(everywhere: int, project: int, limit: int) -> tuple[int, int]:
 
 
 def fit(sections: Sequence[tuple[Section, float]], room: int) -> list[Section]:
-    """The sections cut between items to a number of characters: each gets its share, given as a weight; what is left over
+    """The sections cut between items to a size (`recall.block.size`): each gets its share, given as a weight; what is left over
     goes to the first that can use it."""
     wanted = [(section, weight) for section, weight in sections if section.items]
     whole = sum(weight for _, weight in wanted)
@@ -136,5 +136,6 @@ def fit(sections: Sequence[tuple[Section, float]], room: int) -> list[Section]:
 
 
 def _cost(section: Section, index: int) -> int:
-    heading = len(section.heading) + 1 if index == 0 and section.heading else 0
-    return heading + len(section.items[index]) + 1
+    """What an item takes, with the heading before the first one: as `fence` counts it."""
+    heading = f"{escape(section.heading)}\n" if index == 0 and section.heading else ""
+    return size(f"{heading}{section.items[index]}\n")

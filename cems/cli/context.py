@@ -45,7 +45,7 @@ def context(source: str, folders: tuple[str, ...], session_id: str, transcript: 
     """
     settings = configuration.load()
     from cems.cli.reach import database
-    from recall.block import CHARACTERS_PER_TOKEN, shown_ids
+    from recall.block import CHARACTERS_PER_TOKEN, shown_ids, size
     from recall.session import Limits, SessionRequest
     from recall.session import context as make
 
@@ -69,7 +69,7 @@ def context(source: str, folders: tuple[str, ...], session_id: str, transcript: 
         )
     sizes = {
         "characters": len(text),
-        "tokens": math.ceil(len(text) / CHARACTERS_PER_TOKEN),
+        "tokens": math.ceil(size(text) / CHARACTERS_PER_TOKEN),
         "items": sum(line.startswith("- ") for line in text.splitlines()),
         "memories": len(shown_ids(text)),
     }

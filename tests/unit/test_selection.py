@@ -154,14 +154,14 @@ def test_what_fits_is_what_the_fence_writes(seed: int) -> None:
     sections = [
         (
             Section(
-                "h" * dice.randint(0, 30),
-                ["- " + "x" * dice.randint(1, 500) for _ in range(dice.randint(0, 40))],
+                "<h>" * dice.randint(0, 10),
+                ["- " + dice.choice("x日é") * dice.randint(1, 500) for _ in range(dice.randint(0, 40))],
             ),
             1.0 + i,
         )
         for i in range(4)
     ]
-    tokens = dice.randint(60, 3000)
+    tokens = dice.randint(100, 3000)
     room = min(9000, int(tokens * 3.5)) - len(fence([], "SessionStart", tokens=tokens))
     found = selection.fit(sections, room)
     text = fence(found, "SessionStart", tokens=tokens)
