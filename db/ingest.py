@@ -137,60 +137,19 @@ def land(db: Database, landing: Landing, now: dt.datetime) -> int:
     before, after = landing.before, landing.after
     with db.transaction() as conn:
         owner = {"owner": db.owner_id, "now": now}
-        if before.generation == 0 and before.offset == 0:
-            conn.execute(
-                SQL["ingest.new_transcript"],
-                owner
-                | {
-                    "id": before.id,
-                    "machine": before.machine_id,
-                    "path": before.path,
-                    "session": before.session_id,
-                },
-            )
-        if landing.projects:
-            conn.execute(SQL["ingest.upsert_projects"], owner | {"projects": _json(landing.projects)})
-        if landing.sessions:
-            conn.execute(
-                SQL["ingest.upsert_sessions"],
-                owner | {"sessions": _json(landing.sessions), "machine": before.machine_id},
-            )
-        landed = 0
-        if landing.row_count:
-            landed = conn.execute(
-                SQL["ingest.land_lines"],
-                owner
-                | {
-                    "rows": Json(landing.rows, bytes),
-                    "transcript": before.id,
-                    "generation": after.generation,
-                },
-            ).rowcount
-        for aside in landing.set_aside:
-            conn.execute(
-                SQL["ingest.set_aside"],
-                owner
-                | dataclasses.asdict(aside)
-                | {"id": uuid7(), "transcript": before.id, "generation": after.generation},
-            )
-        if landing.cleared:
-            conn.execute(
-                SQL["ingest.end_sessions_of"],
-                owner | {"session": before.session_id, "names": list(landing.cleared)},
-            )
-        usage.learn(conn, db.owner_id, landing.showings, landing.sayings, now)
-        skipped = dict(after.skipped)
-        if copies := landing.row_count - landed:
-            skipped["copy"] = skipped.get("copy", 0) + copies
-        moved = conn.execute(
-            SQL["ingest.move_cursor"],
-            owner | _moved(before, after) | {"landed": landed, "skipped": Jsonb(skipped)},
-        )
-        if moved.rowcount != 1:
+        row = conn.execute(SQL["ingest.land"], owner | _landed(landing)).fetchone()
+        if row is None:
             raise LostRace
+        for aside in landing.set_aside:
+            place = {"id": uuid7(), "transcript": before.id, "generation": after.generation}
+            conn.execute(SQL["ingest.set_aside"], owner | dataclasses.asdict(aside) | place)
+        if landing.cleared:
+            ended = {"session": before.session_id, "names": list(landing.cleared)}
+            conn.execute(SQL["ingest.end_sessions_of"], owner | ended)
+        usage.learn(conn, db.owner_id, landing.showings, landing.sayings, now)
         failpoint("before_land_commit")
     failpoint("after_land_commit")
-    return landed
+    return int(row["landed"])
 
 
 def recent_calls(db: Database, transcript: uuid.UUID) -> list[ToolUse]:
@@ -407,9 +366,14 @@ def _new_batch(
         raise LostRace
 
 
-def _moved(before: Cursor, after: Cursor) -> Row:
+def _landed(landing: Landing) -> Row:
+    """The parameters of the statement that lands."""
+    before, after = landing.before, landing.after
     return {
         "id": before.id,
+        "machine": before.machine_id,
+        "path": before.path,
+        "session": before.session_id,
         "old_generation": before.generation,
         "old_offset": before.offset,
         "generation": after.generation,
@@ -422,6 +386,12 @@ def _moved(before: Cursor, after: Cursor) -> Row:
         "inode": after.inode,
         "modified_ns": after.modified_ns,
         "foreign_session": after.foreign_session,
+        "skipped": Jsonb(after.skipped),
+        "copies": after.skipped.get("copy", 0),
+        "row_count": landing.row_count,
+        "rows": Json(landing.rows, bytes),
+        "projects": Json(landing.projects, msgspec.json.encode),
+        "sessions": Json(landing.sessions, msgspec.json.encode),
     }
 
 
@@ -432,7 +402,3 @@ def _cursor(row: Row) -> Cursor:
 def _line(row: Row) -> Line:
     tools = msgspec.convert(row["tools"], tuple[ToolUse, ...]) if row["tools"] else ()
     return Line(**{**row, "tools": tools})
-
-
-def _json(items: Sequence[msgspec.Struct]) -> str:
-    return msgspec.json.encode(items).decode()

@@ -330,8 +330,9 @@ def _copy_key(record: Record, kind: str, text: str, tools: list[ToolUse] | None)
     message_id = record.message.id if record.message else None
     ids = ",".join([t.id for t in tools]) if tools else ""
     # Time to the millisecond, ids and length tell records apart; the beginning of the text is enough on top of them.
-    parts = f"{kind}\x1f{record.timestamp.timestamp()}\x1f{message_id}\x1f{ids}\x1f{len(text)}\x1f{text[:256]}"
-    return hashlib.blake2b(parts.encode("utf-8", "replace"), digest_size=16).hexdigest()
+    at = int(record.timestamp.timestamp() * 1000)
+    parts = f"{kind}\x1f{at}\x1f{message_id}\x1f{ids}\x1f{len(text)}\x1f{text[:256]}"
+    return hashlib.sha1(parts.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()[:32]
 
 
 def _result_text(content: str | list[Inner | str] | None) -> str:

@@ -56,9 +56,10 @@ class Hook:
         if body is None or self.event not in EVENTS or is_off(posix.environ):
             return
         frame = request(self.event, posix.environ, body)
-        enter_folder(posix.environ)
+        if not enter_folder(posix.environ):
+            return
         reply = self.ask_service(frame)
-        if reply is None and is_set_up() and self.left() > WORTH_TRYING:
+        if reply is None and self.left() > WORTH_TRYING:
             reply = self.ask_child(frame)
         self.end(reply or b"")
 
@@ -188,21 +189,25 @@ def say(document: bytes) -> None:
         pass
 
 
-def enter_folder(environment: dict[bytes, bytes]) -> None:
-    """Go where the socket is, so that its address is short however long the home's path. Also a current folder that is
-    hostile, gone or on a network that hangs is left behind."""
+def enter_folder(environment: dict[bytes, bytes]) -> bool:
+    """Go where the socket is, so that its address is short however long the home's path; False: there is no home, which the
+    hook never makes. The folder it was started in, which may be hostile or gone, is left behind in each case."""
     home = environment.get(b"CEMS_HOME") or default_home(environment)
     if home.startswith(b"~/"):
         home = environment.get(b"HOME", b"") + home[1:]
     try:
+        if not home.startswith(b"/"):
+            raise OSError  # relative to a folder that is not ours
         posix.chdir(home)
-        posix.mkdir(FOLDER, 0o700)
-    except OSError:
-        pass  # it exists, or there is no home: then connecting says so
-    try:
+        try:  # noqa: SIM105 - contextlib is not imported here
+            posix.mkdir(FOLDER, 0o700)
+        except OSError:
+            pass  # it exists
         posix.chdir(FOLDER)
     except OSError:
         posix.chdir("/")
+        return False
+    return True
 
 
 def default_home(environment: dict[bytes, bytes]) -> bytes:
@@ -214,15 +219,8 @@ def default_home(environment: dict[bytes, bytes]) -> bytes:
     return environment.get(b"HOME", b"") + place
 
 
-def is_set_up() -> bool:
-    """Whether there is a home: the hook never makes one."""
-    return posix.getcwd().endswith("/" + FOLDER)
-
-
 def start_service() -> None:
     """Have the service run for the next time: detached, in a session of its own. A lock lets only one live."""
-    if not is_set_up():
-        return
     try:
         if 0 <= time.time() - posix.stat("started").st_mtime < START_AGAIN:
             return

@@ -7,6 +7,7 @@ import dataclasses
 import datetime as dt
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -162,6 +163,16 @@ def transcript(path: Path, *records: Mapping[str, Any]) -> str:
     """A session file with these records; returns its path."""
     path.write_text("".join(json.dumps(r, separators=(",", ":")) + "\n" for r in records))
     return str(path)
+
+
+def bind_in(listener: socket.socket, folder: Path) -> None:
+    """Bind a socket by its short name in a folder, whose path may be too long for an address."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        listener.bind("recall.sock")
+    finally:
+        os.chdir(before)
 
 
 def answer_record(text: str) -> dict[str, Any]:

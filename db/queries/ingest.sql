@@ -10,49 +10,60 @@ select id, machine_id, path, session_id, generation, "offset", head, head_length
        modified_ns, landed, skipped, foreign_session
 from transcript where owner_id = %(owner)s and id = %(id)s;
 
--- name: new_transcript
-insert into transcript (owner_id, id, machine_id, path, session_id)
-values (%(owner)s, %(id)s, %(machine)s, %(path)s, %(session)s)
-on conflict do nothing;
-
--- name: move_cursor
-update transcript
-set generation = %(generation)s, "offset" = %(offset)s, head = %(head)s, head_length = %(head_length)s,
-    marker = %(marker)s, marker_length = %(marker_length)s, size = %(size)s, inode = %(inode)s,
-    modified_ns = %(modified_ns)s, skipped = %(skipped)s::jsonb, foreign_session = %(foreign_session)s,
-    landed = landed + %(landed)s, last_landed_at = %(now)s
-where owner_id = %(owner)s and id = %(id)s and generation = %(old_generation)s and "offset" = %(old_offset)s;
-
--- name: upsert_projects
-insert into project (owner_id, id, identity, name, root, created_at)
-select %(owner)s, p.id, p.identity, p.name, p.root, %(now)s
-from json_to_recordset(%(projects)s::json) as p (id uuid, identity text, name text, root text)
-on conflict do nothing;
-
--- name: upsert_sessions
-insert into session (owner_id, id, machine_id, name, agent, parent_id, project_id, title, entrypoint, started_at, last_at,
-                     landed_at, ended_at)
-select %(owner)s, s.id, %(machine)s, s.name, s.agent, s.parent_id, s.project_id, s.title, s.entrypoint, s.started_at,
-       s.last_at, %(now)s, s.ended_at
-from json_to_recordset(%(sessions)s::json) as s (id uuid, name text, agent text, parent_id uuid, project_id uuid,
-    title text, entrypoint text, started_at timestamptz, last_at timestamptz, ended_at timestamptz)
+-- name: land
+-- One chunk of a transcript, in one statement: projects, sessions, lines, and the cursor by compare-and-swap. Gives no row
+-- when the cursor is no longer where the chunk was read from; the caller rolls back.
+with projects as (
+    insert into project (owner_id, id, identity, name, root, created_at)
+    select %(owner)s, p.id, p.identity, p.name, p.root, %(now)s
+    from json_to_recordset(%(projects)s::json) as p (id uuid, identity text, name text, root text)
+    on conflict do nothing
+), sessions as (
+    insert into session (owner_id, id, machine_id, name, agent, parent_id, project_id, title, entrypoint, started_at,
+                         last_at, landed_at, ended_at)
+    select %(owner)s, s.id, %(machine)s, s.name, s.agent, s.parent_id, s.project_id, s.title, s.entrypoint, s.started_at,
+           s.last_at, %(now)s, s.ended_at
+    from json_to_recordset(%(sessions)s::json) as s (id uuid, name text, agent text, parent_id uuid, project_id uuid,
+        title text, entrypoint text, started_at timestamptz, last_at timestamptz, ended_at timestamptz)
+    on conflict (owner_id, id) do update set
+        project_id = coalesce(session.project_id, excluded.project_id),
+        title = coalesce(excluded.title, session.title),
+        entrypoint = coalesce(session.entrypoint, excluded.entrypoint),
+        started_at = least(session.started_at, excluded.started_at),
+        last_at = greatest(session.last_at, excluded.last_at),
+        landed_at = excluded.landed_at,
+        ended_at = excluded.ended_at
+), lines as (
+    insert into line (owner_id, uuid, copy_key, session_id, transcript_id, project_id, generation, "offset", part, bytes,
+                      kind, origin, text, tools, at, landed_at)
+    select %(owner)s, r.uuid, r.copy_key, r.session_id, %(id)s, r.project_id, %(generation)s, r."offset", r.part,
+           r.bytes, r.kind, r.origin, r.text, r.tools, r.at, %(now)s
+    from json_to_recordset(%(rows)s::json) as r (uuid uuid, copy_key uuid, session_id uuid, project_id uuid,
+        "offset" bigint, part smallint, bytes integer, kind text, origin text, text text, tools jsonb, at timestamptz)
+    on conflict do nothing
+    returning 1
+), counted as (
+    select count(*)::integer as landed from lines
+)
+insert into transcript (owner_id, id, machine_id, path, session_id, generation, "offset", head, head_length, marker,
+                        marker_length, size, inode, modified_ns, skipped, foreign_session, landed, last_landed_at)
+select %(owner)s, %(id)s, %(machine)s, %(path)s, %(session)s, %(generation)s, %(offset)s, %(head)s, %(head_length)s,
+       %(marker)s, %(marker_length)s, %(size)s, %(inode)s, %(modified_ns)s,
+       case when landed < %(row_count)s
+            then %(skipped)s::jsonb || jsonb_build_object('copy', %(copies)s::integer + %(row_count)s - landed)
+            else %(skipped)s::jsonb end,
+       %(foreign_session)s, landed, %(now)s
+from counted
+where (%(old_generation)s = 0 and %(old_offset)s = 0)
+   or exists (select from transcript where owner_id = %(owner)s and id = %(id)s)
 on conflict (owner_id, id) do update set
-    project_id = coalesce(session.project_id, excluded.project_id),
-    title = coalesce(excluded.title, session.title),
-    entrypoint = coalesce(session.entrypoint, excluded.entrypoint),
-    started_at = least(session.started_at, excluded.started_at),
-    last_at = greatest(session.last_at, excluded.last_at),
-    landed_at = excluded.landed_at,
-    ended_at = excluded.ended_at;
-
--- name: land_lines
-insert into line (owner_id, uuid, copy_key, session_id, transcript_id, project_id, generation, "offset", part, bytes, kind,
-                  origin, text, tools, at, landed_at)
-select %(owner)s, r.uuid, r.copy_key, r.session_id, %(transcript)s, r.project_id, %(generation)s, r."offset", r.part,
-       r.bytes, r.kind, r.origin, r.text, r.tools, r.at, %(now)s
-from json_to_recordset(%(rows)s::json) as r (uuid uuid, copy_key uuid, session_id uuid, project_id uuid, "offset" bigint,
-    part smallint, bytes integer, kind text, origin text, text text, tools jsonb, at timestamptz)
-on conflict do nothing;
+    generation = excluded.generation, "offset" = excluded."offset", head = excluded.head,
+    head_length = excluded.head_length, marker = excluded.marker, marker_length = excluded.marker_length,
+    size = excluded.size, inode = excluded.inode, modified_ns = excluded.modified_ns, skipped = excluded.skipped,
+    foreign_session = excluded.foreign_session, landed = transcript.landed + excluded.landed,
+    last_landed_at = excluded.last_landed_at
+where transcript.generation = %(old_generation)s and transcript."offset" = %(old_offset)s
+returning (select landed from counted) as landed;
 
 -- name: set_aside
 insert into set_aside (owner_id, id, transcript_id, generation, "offset", bytes, digest, reason, excerpt, created_at)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import random
@@ -23,6 +24,7 @@ from cems.errors import CemsError
 from cems.failpoint import armed
 from cems.settings import Settings
 from cems.settings import load as load_settings
+from observer.process import Process
 from tests.fault import broken
 
 Locking = Callable[[Settings], contextlib.AbstractContextManager[None]]
@@ -55,6 +57,23 @@ def say(**event: object) -> None:
     os.write(1, (json.dumps(event) + "\n").encode())
 
 
+def die(chance: random.Random, probability: float) -> None:
+    """The end of this process, without any of what a process does at its end."""
+    if chance.random() < probability:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def wait_for_the_end(stop: threading.Event) -> None:
+    """A thread that takes the signal: a handler could run while a lock is held that it needs."""
+    signal.sigwait({signal.SIGTERM})
+    stop.set()
+
+
+def pass_on(stop: threading.Event, process: Process) -> None:
+    stop.wait()
+    process.shutdown()
+
+
 def observe(options: argparse.Namespace, *, arm: bool) -> int:
     """One observer from start to end; returns its exit code."""
     settings = load_settings()
@@ -65,17 +84,15 @@ def observe(options: argparse.Namespace, *, arm: bool) -> int:
         chance = random.Random()
         for item in options.failpoint:
             name, _, probability = item.partition(":")
-            armed[name] = lambda p=float(probability or 1): (
-                chance.random() < p and os.kill(os.getpid(), signal.SIGKILL)
-            )
+            armed[name] = functools.partial(die, chance, float(probability or 1))
     stop = threading.Event()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    threading.Thread(target=lambda: signal.sigwait({signal.SIGTERM}) and stop.set(), daemon=True).start()
+    threading.Thread(target=wait_for_the_end, args=(stop,), daemon=True).start()
     say(waiting=os.getpid())
     try:
         with LOCKS[options.lock](settings), observer.start.reach(settings, stop) as db:
             process = observer.start.process(db, settings)[0]
-            threading.Thread(target=lambda: stop.wait() and process.shutdown(), daemon=True).start()
+            threading.Thread(target=pass_on, args=(stop, process), daemon=True).start()
             process.run(ready=lambda: say(ready=os.getpid()))
     except CemsError as error:
         say(error=type(error).__name__, message=str(error))

@@ -14,7 +14,8 @@ from db.connect import Connection, Row
 _ORPHANS = {
     "lines in no batch": "select count(*) as n from line where batch_id is null",
     "batches neither observed nor set aside": "select count(*) as n from batch where status = 'pending'",
-    "batches that miscount their lines": "select count(*) as n from batch b where b.lines <> (select count(*) from line l where l.batch_id = b.id)",
+    "batches that miscount their lines": "select count(*) as n from batch b"
+    " where b.lines <> (select count(*) from line l where l.batch_id = b.id)",
     "memories without a source": "select count(*) as n from memory m where not exists"
     " (select from memory_source s where s.memory_id = m.id)",
     "sources without a line": "select count(*) as n from memory_source where line_uuid is null",

@@ -8,6 +8,7 @@ import json
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -137,7 +138,7 @@ def test_case_P20_only_a_line_feed_ends_a_line(
 def test_T2_invalid_utf8_cut_at_every_byte_of_a_character(
     character: str, db: Database, settings: Settings, clock: FakeClock, path: Path, sql: Connection
 ) -> None:
-    made = []
+    made: list[dict[str, Any]] = []
     data = b""
     for cut in range(1, len(character.encode())):
         for keep in (character.encode()[:cut], character.encode()[cut:]):

@@ -58,7 +58,7 @@ def carriers(number: int, text: str) -> list[Any]:
 @pytest.mark.fault
 def test_case_X92_planted_secrets_are_nowhere_afterwards(
     own: Own, projects: Path, tmp_path: Path, gemini: FakeGemini
-) -> None:  # noqa: F811
+) -> None:
     secrets = planted_secrets(7)
     for number, text in enumerate(secrets.values()):
         write(session_file(projects, f"s{number:03d}"), *carriers(number, text))

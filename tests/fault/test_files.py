@@ -39,14 +39,14 @@ def test_T4_an_unreadable_file_is_said_once_and_read_when_it_can_be(
     shut, open_ = write(session_file(projects, "a"), prompt(1)), write(session_file(projects, "b"), prompt(2))
     real = os.open
 
-    def refuse(path: object, *rest: int) -> int:
+    def refuse(path: Path, *rest: int) -> int:
         if path == shut:  # root may read what it likes, so the refusal is made here
             raise PermissionError(errno.EACCES, "Permission denied")
-        return real(path, *rest)  # type: ignore[call-overload,no-any-return]
+        return real(path, *rest)
 
     seen = capture(db, settings, clock)
     with capture_logs() as logs, monkeypatch.context() as patch:
-        patch.setattr(tail.os, "open", refuse)
+        patch.setattr("os.open", refuse)
         for _ in range(3):
             append(open_, prompt(count(sql, "select count(*) as n from line") + 10))
             seen.run_pass()
@@ -129,14 +129,14 @@ def test_T4_a_folder_removed_while_it_is_read(
     )
     real = os.open
 
-    def vanish(path: object, *rest: int) -> int:
+    def vanish(path: Path, *rest: int) -> int:
         if path == first:
             first.unlink(missing_ok=True)
             second.unlink(missing_ok=True)
             second.parent.rmdir()
-        return real(path, *rest)  # type: ignore[call-overload,no-any-return]
+        return real(path, *rest)
 
-    monkeypatch.setattr(tail.os, "open", vanish)
+    monkeypatch.setattr("os.open", vanish)
     seen = capture(db, settings, clock)
     assert seen.run_pass() == 0
     assert seen.report.unreadable == 0

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -101,7 +102,10 @@ def test_P2_two_at_once_without_a_lock(
 def test_P3_connections_that_are_cut_again_and_again(
     quick: dict[str, str], projects: Path, tmp_path: Path, sql: Connection
 ) -> None:
-    cut = b"select count(pg_terminate_backend(pid)) as n from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    cut = (
+        b"select count(pg_terminate_backend(pid)) as n from pg_stat_activity"
+        b" where datname = current_database() and pid <> pg_backend_pid()"
+    )
     with observing(quick, tmp_path) as observer, writing(projects, "--seconds", "3") as writer:
         observer.wait_ready()
         ended = 0
@@ -189,10 +193,9 @@ class Own:
 
     def connection(self) -> Connection:
         dsn = embedded.status(self.home).dsn(embedded.SUPERUSER, "cems")
-        conn = psycopg.connect(
+        return psycopg.connect(
             dsn, autocommit=True, options="-c search_path=cems,public", row_factory=psycopg.rows.dict_row
         )
-        return conn
 
 
 @pytest.fixture
@@ -207,6 +210,13 @@ def own(quick: dict[str, str]) -> Iterator[Own]:
         shutil.rmtree(home, ignore_errors=True)
 
 
+def working(sql: Connection, writer: subprocess.Popen[str]) -> None:
+    """Until lines land, or the writer has ended."""
+    lines = "select count(*) as n from line"
+    before = count(sql, lines)
+    wait_until(lambda: count(sql, lines) > before or writer.poll() is not None, 20, "work in progress")
+
+
 def test_D1_a_server_that_stops_at_once_again_and_again(own: Own, projects: Path, tmp_path: Path) -> None:
     with (
         observing(own.environment, tmp_path) as observer,
@@ -215,12 +225,7 @@ def test_D1_a_server_that_stops_at_once_again_and_again(own: Own, projects: Path
         observer.wait_ready()
         for _ in range(3):
             with own.connection() as sql:
-                before = count(sql, "select count(*) as n from line")
-                wait_until(
-                    lambda sql=sql, n=before: count(sql, "select count(*) as n from line") > n,
-                    20,
-                    "work in progress",
-                )  # type: ignore[misc]
+                working(sql, writer)
             embedded.stop(own.home, mode="immediate")
             embedded.start(own.home)
         truth = truth_of(writer)["files"]

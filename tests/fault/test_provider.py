@@ -250,8 +250,12 @@ def test_L4_provider_away_and_transcripts_deleted(
         for path in truth:
             os.unlink(path)  # noqa: PTH108 - a text
         gemini.defaults["generate"] = observe
-        sql.execute(b"update llm_call set resume_at = now()")  # the pause is over
-        wait_until(lambda: drained(sql, truth), 30, "all observed")
+
+        def observed() -> bool:
+            sql.execute(b"update llm_call set resume_at = now()")  # the pause is over
+            return drained(sql, truth)
+
+        wait_until(observed, 30, "all observed", every=0.2)
         assert observer.terminate() == 0, observer.tail()
     assert (verdict := judge(sql, truth)), verdict
 

@@ -172,26 +172,23 @@ def test_case_C11_reading_wakes_nobody(
     db: Database, settings: Settings, projects: Path, watcher: Watcher, clock: FakeClock
 ) -> None:
     write(session_file(projects), *(prompt(n) for n in range(50)))
-    watcher.wake = Counting()
+    watcher.wake = wake = Counting()
     assert watcher.ensure()
     counts = []
     for name in ("one", "two"):
-        before = watcher.wake.count
+        before = wake.count
         if name == "two":
             capture(db, settings, clock).run_pass()
-        write(
-            session_file(projects, name), prompt(1)
-        )  # events come in order: after these, any of the reading's would be there
-        seen = projects / "-nowhere-shop" / f"{name}.jsonl"
-        wait_until(lambda: seen.exists() and watcher.wake.count > before, 10)  # noqa: B023 - called at once
-        wait_until(lambda: _still(watcher.wake), 10, "events to end")
-        counts.append(watcher.wake.count - before)
+        # Events come in order: after those of this file, any of the reading's would be there.
+        write(session_file(projects, name), prompt(1))
+        wait_until(lambda: wake.count > before, 10)  # noqa: B023 - called at once
+        wait_until(lambda: _still(wake), 10, "events to end")
+        counts.append(wake.count - before)
     watcher.stop()
     assert counts[0] == counts[1]
 
 
-def _still(wake: threading.Event) -> bool:
-    assert isinstance(wake, Counting)
+def _still(wake: Counting) -> bool:
     before = wake.count
     threading.Event().wait(0.3)
     return wake.count == before

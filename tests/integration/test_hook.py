@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +20,9 @@ from recall.block import shown_ids
 from tests.hooking import (
     EVENTS,
     HOOK,
-    NOW,
     answer_record,
     ask,
+    bind_in,
     compacted_record,
     injected_record,
     payload,
@@ -187,7 +189,7 @@ def test_case_I80_a_memory_is_shown_once_until_a_compaction(
     service: dict[str, str], db: Database, folder: Path, project: Project, tmp_path: Path
 ) -> None:
     wanted = remember(db, None, "Uploads retry three times with backoff", project=project)
-    records = []
+    records: list[dict[str, Any]] = []
     seen = []
     for number in range(10):
         path = transcript(tmp_path / "session.jsonl", *records)
@@ -405,6 +407,30 @@ def test_row_H2_a_hostile_folder_changes_nothing(
     assert direct.context == "" or shown_ids(direct.context) == [short(wanted)]
 
 
+@pytest.mark.parametrize("home", ["/nowhere/at/all", ".", "", "recall"])
+def test_row_H2_a_service_that_the_folder_itself_offers_is_not_asked(tmp_path: Path, home: str) -> None:
+    trap = tmp_path / "trap"
+    (trap / "recall" / "recall").mkdir(parents=True)
+    listeners = []
+    for place in (trap, trap / "recall", trap / "recall" / "recall"):
+        listener = socket.socket(socket.AF_UNIX)
+        bind_in(listener, place)
+        listener.listen(4)
+        listener.setblocking(False)
+        listeners.append(listener)
+    before = sorted(trap.rglob("*"))
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CEMS_HOME": home}
+    done = run_hook(
+        environment, "UserPromptSubmit", payload("UserPromptSubmit", trap, prompt="uploads"), cwd=trap
+    )
+    assert done.context == ""
+    assert sorted(trap.rglob("*")) == before
+    for listener in listeners:
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+        listener.close()
+
+
 def test_the_command_line_runs_the_same_hook_and_never_ends_with_two(
     service: dict[str, str], db: Database, folder: Path, project: Project
 ) -> None:
@@ -415,4 +441,3 @@ def test_the_command_line_runs_the_same_hook_and_never_ends_with_two(
     for arguments in (("--nonsense",), ("UserPromptSubmit", "more", "--json")):
         done = run_hook(service, arguments[0], given, program=(*program, *arguments[1:]))
         assert done.code == 0 and json.loads(done.stdout) is not None
-    assert os.access(HOOK, os.R_OK) and NOW is not None

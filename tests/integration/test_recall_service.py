@@ -12,7 +12,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,8 +28,8 @@ from db.embedded import ServerInfo
 from recall.block import shown_ids
 from recall.client import health
 from recall.reach import HurriedDatabase
-from tests.hooking import ask, is_well, payload, remember, run_hook, serving
-from tests.local_model import cache_dir, model_folder
+from tests.hooking import ask, bind_in, is_well, payload, remember, run_hook, serving
+from tests.local_model import model_folder
 from tests.waiting import wait_until
 
 PROMPT = "why do uploads retry with backoff?"
@@ -80,7 +79,7 @@ def test_case_X95_the_socket_is_private_and_nothing_listens_on_the_network(
                 line.split()[9]
                 for line in Path(f"/proc/{service.pid}/net/{table}").read_text().splitlines()[1:]
             }
-            own = [os.readlink(fd) for fd in Path(f"/proc/{service.pid}/fd").iterdir() if fd.is_symlink()]
+            own = [str(fd.readlink()) for fd in Path(f"/proc/{service.pid}/fd").iterdir() if fd.is_symlink()]
             assert not {f"socket:[{inode}]" for inode in inodes} & set(own), table
 
 
@@ -180,7 +179,7 @@ def test_the_first_hook_has_the_service_started_once(
         thread.start()
     for thread in threads:
         thread.join()
-    found = wait_until(lambda: health(home, 1.0), 30, "the service")
+    found = wait_until(lambda: health(home, 1.0), 30, "the service") or {}
     try:
         wait_until(lambda: is_well(home, found["pid"]), 10, "the service to be well")
         assert shown_ids(ask(environment, folder, PROMPT)) == [wanted]
@@ -197,17 +196,15 @@ def test_systemd_may_hand_over_the_socket(
 ) -> None:
     (home / "recall").mkdir(mode=0o700)
     listener = socket.socket(socket.AF_UNIX)
-    before = Path.cwd()
-    os.chdir(home / "recall")
-    try:
-        listener.bind("recall.sock")
-    finally:
-        os.chdir(before)
+    bind_in(listener, home / "recall")
     listener.listen(8)
     fd = listener.fileno()
-    command = f'LISTEN_PID=$$ LISTEN_FDS=1 exec "{sys.executable}" -I -m cems recall 3<&{fd}'
+    systemd = (
+        f"import os, sys; os.dup2({fd}, 3); os.environ |= {{'LISTEN_PID': str(os.getpid()), 'LISTEN_FDS': '1'}}; "
+        "os.execv(sys.executable, [sys.executable, '-I', '-m', 'cems', 'recall'])"
+    )
     service = subprocess.Popen(
-        ["sh", "-c", command], env=environment, pass_fds=[fd], stderr=subprocess.DEVNULL
+        [sys.executable, "-c", systemd], env=environment, pass_fds=[fd], stderr=subprocess.DEVNULL
     )
     try:
         wait_until(lambda: health(home, 2.0), 30, "the service behind the socket")
@@ -242,7 +239,7 @@ def test_requests_are_bounded_and_bad_ones_harm_nobody(
             lambda: shown_ids(ask(environment, folder, PROMPT)) == [wanted], 10, "an answer after the flood"
         )
         assert service.poll() is None
-        assert len(os.listdir(f"/proc/{service.pid}/task")) < 40
+        assert len(list(Path(f"/proc/{service.pid}/task").iterdir())) < 40
 
 
 def test_many_hooks_at_once_are_all_answered(environment: dict[str, str], folder: Path, wanted: str) -> None:
@@ -275,7 +272,7 @@ def test_case_N91_health_is_a_real_read_and_tells_how_old_the_newest_memory_is(
 def test_case_N91_health_is_not_ok_without_a_database(environment: dict[str, str], home: Path) -> None:
     away = environment | {"CEMS_DATABASE_URL": "postgresql:///none?host=/nowhere"}
     with serving(away, ready=False):
-        found = wait_until(lambda: health(home), 20, "an answer")
+        found = wait_until(lambda: health(home), 20, "an answer") or {}
         assert found["ok"] is False and found["database"] != "answers"
         told = subprocess.run(
             [sys.executable, "-I", "-m", "cems", "recall", "--health", "--json"],
@@ -316,10 +313,9 @@ def test_the_model_is_used_as_soon_as_its_file_appears(
     models = tmp_path / "models"
     with_model = environment | {"CEMS_EMBEDDER": "local", "CEMS_EMBEDDING_MODEL_DIR": str(models)}
     with serving(with_model, ready=False):
-        found = wait_until(lambda: health(home), 20, "an answer")
+        found = wait_until(lambda: health(home), 20, "an answer") or {}
         assert (found["embedder"], found["ok"]) == ("absent", False)
         assert shown_ids(ask(with_model, folder, PROMPT)) == [wanted]  # by keywords
         shutil.copytree(model, models / model.name)
         wait_until(lambda: (health(home) or {}).get("embedder") == "ready", 30, "the model")
         assert shown_ids(ask(with_model, folder, PROMPT)) == [wanted]
-    assert cache_dir() is not None and time.monotonic() > 0
