@@ -47,7 +47,8 @@ SCALES = {"bge-small-en-v1.5-int8@384": Scale(0.45, 0.60)}
 OTHER_SCALE = Scale(0.3, 0.5)
 TUNING: Mapping[str, Any] = {
     "labels": [0.2, 0.2, 0.4, 1.0],
-    "depth": 100,
+    "depth": 60,
+    "words_depth": 200,
     "few": 3000,
     "sample": 300,
     "share": 0.05,
@@ -171,7 +172,7 @@ def arguments(question: Question, reading: dates.Reading, now: dt.datetime) -> d
         "file_end": file.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") if file else None,
         "since": question.since or reading.since,
         "until": question.until or reading.until,
-        "pool": min(max(3 * question.limit, 30), 2 * TUNING["depth"]),
+        "pool": min(max(3 * question.limit, 30), TUNING["words_depth"]),
         "now": now,
     }
 

@@ -76,7 +76,7 @@ class Capture:
         redactor: Redactor,
         clock: Clock,
         *,
-        excluded: Callable[[str], bool] = lambda _cwd: False,
+        excluded: Callable[[str], bool] | None = None,
         written_since: float = 0.0,
     ) -> None:
         """Args:

@@ -4,7 +4,6 @@ and secrets and private passages are gone from everything this module returns.""
 from __future__ import annotations
 
 import datetime as dt
-import functools
 import hashlib
 import re
 from collections.abc import Callable
@@ -13,27 +12,20 @@ import msgspec
 
 from cems.ids import derived, record_uuid
 from cems.models import LineKind, Origin, ToolUse
-from cems.redact import Redactor, is_secret_file, private_across_blocks
-from cems.text import sanitise, shorten
+from cems.redact import Redactor, private_across_blocks
+from cems.text import sanitise
 from observer import toolcalls
+from observer.keep import Keeper
 from observer.records import Block, Inner, Record
-from observer.wrappers import classify, said_on_refusal, strip_injected
+from observer.secret_results import call_shows_secret, record_shows_secret
+from observer.wrappers import classify, said_on_refusal
 
 PROMPT_LIMIT = 12_000
 ANSWER_LIMIT = 8_000
 THINKING_LIMIT = 1_500
 RESULT_LIMIT = 700
 ERROR_LIMIT = 1_600
-_ERROR_SEEN = 8 * 1024
-_SHORT = 200
-# Redaction sees this much more than is kept, and the last stretch of what it saw is dropped, so that no secret
-# reaches the kept text in half.
-_SEAM = 512
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_SHELL_PARTS = re.compile(r"[|;&\n]+")
-_PRINTING = frozenset(
-    "cat bat less more head tail grep rg egrep sed awk cut strings xxd hexdump od base64 jq yq nl tac diff sort sudo".split()
-)
 _WANTED = {"user", "assistant", "attachment", "system"}
 _RECALLED_CALLS = 400
 _QUEUED = 50
@@ -68,12 +60,10 @@ class Condenser:
     def __init__(
         self, redactor: Redactor, *, agent: bool, recalled: Callable[[], list[ToolUse]] = list
     ) -> None:
-        self._redact = redactor.redact
-        # Paths, and short texts such as "Todos have been modified", come again and again.
-        self._redact_short = functools.lru_cache(4096)(redactor.redact)
+        self._keep = Keeper(redactor)
         self._agent = agent
         self._recalled: Callable[[], list[ToolUse]] | None = recalled
-        self._calls: dict[str, ToolUse] = {}
+        self._calls: dict[str, tuple[str, bool]] = {}
         self._queue: list[str] = []
         self._version = ""
 
@@ -115,12 +105,12 @@ class Condenser:
                 thoughts.append(block.thinking or "")
             elif block.type.endswith("tool_use"):
                 uses.append(self._call(block))
-        text = self._clean(texts, ANSWER_LIMIT)
+        text = self._keep.message(texts, ANSWER_LIMIT)
         if text:
             return self._row(record, "answer", "assistant", text, uses)
         if uses:
             return self._row(record, "call", "assistant", "", uses)
-        thought = self._clean(thoughts, THINKING_LIMIT)
+        thought = self._keep.message(thoughts, THINKING_LIMIT)
         return self._row(record, "thinking", "assistant", thought) if thought else "empty"
 
     def _user(self, record: Record) -> Row | str:
@@ -195,28 +185,30 @@ class Condenser:
                 reason = found.what
         if not words:
             return reason
-        text = self._clean(words, PROMPT_LIMIT)
+        text = self._keep.message(words, PROMPT_LIMIT)
         return self._row(record, "prompt", self._speaker(record), text) if text else "empty"
 
     def _shell(self, record: Record, command: str) -> Row:
         """A command the user ran with `!`."""
-        use = self._cleaned(ToolUse(name="Bash", command=command))
+        use = self._keep.call(ToolUse(name="Bash", command=command))
         return self._row(record, "call", self._speaker(record), "", [use])
 
     def _results(self, record: Record, blocks: list[Block]) -> Row | str:
         uses, texts = [], []
         failed = False
         for block in blocks:
-            call = self._called(block.tool_use_id or "")
+            name, secret = self._called(block.tool_use_id or "")
             text = _result_text(block.content)
             if block.is_error and (said := said_on_refusal(text)):
                 return self._prompt(record, [said])
             error = block.is_error is True
             failed = failed or error
-            secret = _shows_secret(call, record)
-            uses.append(ToolUse(id=block.tool_use_id or "", name=call.name if call else "", error=error))
+            secret = secret or record_shows_secret(record)
+            uses.append(ToolUse(id=block.tool_use_id or "", name=name, error=error))
             texts.append("[content of a file of secrets left out]" if secret else text)
-        text = self._clean(texts, ERROR_LIMIT if failed else RESULT_LIMIT, keep_tail=0.4 if failed else 0.0)
+        text = self._keep.message(
+            texts, ERROR_LIMIT if failed else RESULT_LIMIT, keep_tail=0.4 if failed else 0.0
+        )
         return self._row(record, "result", "tool", text, uses)
 
     # ---- parts
@@ -231,70 +223,35 @@ class Condenser:
             if len(self._calls) > _RECALLED_CALLS:
                 for old in list(self._calls)[: _RECALLED_CALLS // 2]:
                     del self._calls[old]
-            self._calls[use.id] = use
-        return self._cleaned(use)
+            self._calls[use.id] = (use.name, call_shows_secret(use))
+        return self._keep.call(use)
 
-    def _called(self, call_id: str) -> ToolUse | None:
-        """The call a result answers."""
+    def _called(self, call_id: str) -> tuple[str, bool]:
+        """Of the call a result answers: the tool's name, and whether the result shows a file of secrets."""
         call = self._calls.get(call_id)
         if call is None and self._recalled is not None:
             recalled, self._recalled = self._recalled, None
-            self._calls = {u.id: u for u in recalled() if u.id} | self._calls
+            self._calls = {u.id: (u.name, call_shows_secret(u)) for u in recalled() if u.id} | self._calls
             call = self._calls.get(call_id)
-        return call
-
-    def _cleaned(self, use: ToolUse) -> ToolUse:
-        if use.changes and any(map(_is_secret, use.files)):
-            return msgspec.structs.replace(use, command="", detail="")
-        return ToolUse(
-            id=use.id,
-            name=use.name,
-            files=tuple(map(self._redact_short, use.files)),
-            changes=use.changes,
-            command=self._kept(use.command, toolcalls.COMMAND_LIMIT) if use.command else "",
-            detail=self._kept(use.detail, toolcalls.DETAIL_LIMIT) if use.detail else "",
-        )
-
-    def _clean(self, texts: list[str], limit: int, keep_tail: float = 0.0) -> str:
-        """One text of several blocks: private passages and injected blocks out, secrets redacted, then shortened."""
-        if not texts:
-            return ""
-        if len(texts) > 1:
-            texts = [t for t in private_across_blocks(texts) if t.strip()]
-        text = texts[0] if len(texts) == 1 else "\n\n".join(texts)
-        if "<" in text:
-            text = strip_injected(text)
-        if keep_tail and limit < len(text) <= _ERROR_SEEN:
-            return shorten(self._redact(text).strip(), limit, keep_tail=keep_tail)
-        return self._kept(text, limit).strip()
-
-    def _kept(self, text: str, limit: int) -> str:
-        """The beginning of a text, redacted, with a word on how much was left out."""
-        if len(text) <= limit:
-            return self._redact_short(text) if len(text) <= _SHORT else self._redact(text)
-        cut = len(text) > limit + _SEAM
-        clean = self._redact(text[: limit + _SEAM])
-        if cut:
-            clean = clean[:-_SEAM]
-        if len(clean) <= limit and not cut:
-            return clean
-        return f"{clean[: limit - 40].rstrip()} […{len(text) - limit + 40:,} characters left out…]"
+        return call or ("", False)
 
     def _row(
         self, record: Record, kind: LineKind, origin: Origin, text: str, tools: list[ToolUse] | None = None
     ) -> Row:
         uuid = record.uuid or ""
-        self._version = record.version or self._version
+        if record.version:
+            self._version = record.version
+        at = moment(record.timestamp)
         return Row(
-            uuid=uuid if _UUID.fullmatch(uuid) else str(record_uuid(sanitise(uuid))),
-            copy_key=_copy_key(record, kind, text, tools),
-            kind=kind,
-            origin=origin,
-            text=text,
-            tools=tools or None,
-            at=moment(record.timestamp),
-            sidechain=bool(record.isSidechain),
-            cwd=record.cwd,
+            uuid if _UUID.fullmatch(uuid) else str(record_uuid(sanitise(uuid))),
+            _copy_key(record, at, kind, text, tools) if at else None,
+            kind,
+            origin,
+            text,
+            tools or None,
+            at,
+            record.isSidechain is True,
+            record.cwd,
         )
 
 
@@ -322,44 +279,16 @@ def _before(version: str, other: tuple[int, ...]) -> bool:
     return bool(version) and tuple(int(p) for p in re.findall(r"\d+", version)[:3]) < other
 
 
-def _copy_key(record: Record, kind: str, text: str, tools: list[ToolUse] | None) -> str | None:
-    """The same for a record that was copied under another uuid, as forks made by an SDK and replays are; None where
-    there is no time to tell a copy from a repetition."""
-    if record.timestamp is None:
-        return None
+def _copy_key(record: Record, at: dt.datetime, kind: str, text: str, tools: list[ToolUse] | None) -> str:
+    """The same for a record that was copied under another uuid, as forks made by an SDK and replays are. Time to the
+    millisecond, ids and length tell records apart; the beginning of the text is enough on top of them."""
     message_id = record.message.id if record.message else None
     ids = ",".join([t.id for t in tools]) if tools else ""
-    # Time to the millisecond, ids and length tell records apart; the beginning of the text is enough on top of them.
-    at = int(record.timestamp.timestamp() * 1000)
-    parts = f"{kind}\x1f{at}\x1f{message_id}\x1f{ids}\x1f{len(text)}\x1f{text[:256]}"
-    return hashlib.sha1(parts.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()[:32]
+    key = f"{kind}\x1f{int(at.timestamp() * 1000)}\x1f{message_id}\x1f{ids}\x1f{len(text)}\x1f{text[:256]}"
+    return hashlib.sha1(key.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()[:32]
 
 
 def _result_text(content: str | list[Inner | str] | None) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     return "\n".join(c if isinstance(c, str) else c.text or "" for c in content)
-
-
-# The same files and words come again and again; looking at a path anew each time was a sixth of landing.
-_is_secret = functools.lru_cache(8192)(is_secret_file)
-
-
-def _shows_secret(call: ToolUse | None, record: Record) -> bool:
-    """Whether a result shows a file of secrets: by the call it answers, or by the file the record itself names."""
-    if call is not None and (any(map(_is_secret, call.files)) or _command_shows_secret(call.command)):
-        return True
-    shown = record.toolUseResult
-    if shown is None or isinstance(shown, str | list):
-        return False
-    path = shown.file.filePath if shown.file else shown.filePath
-    return bool(path and _is_secret(path[:4096]))
-
-
-def _command_shows_secret(command: str) -> bool:
-    """Whether a shell command prints a file of secrets."""
-    return any(
-        words[0].rpartition("/")[2] in _PRINTING and any(_is_secret(w.strip("\"'`()<>")) for w in words[1:])
-        for part in _SHELL_PARTS.split(command[:4000])
-        if (words := part.split())
-    )

@@ -29,7 +29,9 @@ class Embedding:
     """Embeds with one embedder, opened when it is first needed: its model file may have to be fetched, and nothing else
     waits for that. Where it cannot be had, opening is tried again after REOPEN_AFTER."""
 
-    def __init__(self, db: Database, opening: Callable[[], Embedder | None], clock: Clock, caps: Caps) -> None:
+    def __init__(
+        self, db: Database, opening: Callable[[], Embedder | None], clock: Clock, caps: Caps
+    ) -> None:
         self.embedded = 0
         self._db = db
         self._open = opening
@@ -74,7 +76,12 @@ class Embedding:
         return self._opened
 
     def _record(
-        self, embedder: Embedder, started: dt.datetime, clock: float, usage: Usage, error: ProviderError | None
+        self,
+        embedder: Embedder,
+        started: dt.datetime,
+        clock: float,
+        usage: Usage,
+        error: ProviderError | None,
     ) -> None:
         model = embedder.model_id
         ledger.record(

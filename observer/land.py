@@ -32,7 +32,7 @@ _TITLES = {"ai-title", "custom-title", "summary"}
 class Projects:
     """The one resolver with a memory, so that a folder is looked at once and not for every record."""
 
-    def __init__(self, machine: uuid.UUID, excluded: Callable[[str], bool] = lambda _cwd: False) -> None:
+    def __init__(self, machine: uuid.UUID, excluded: Callable[[str], bool] | None = None) -> None:
         self._machine = str(machine)
         self._excluded = excluded
         self._left_out: dict[str, bool] = {}
@@ -54,7 +54,7 @@ class Projects:
 
     def left_out(self, cwd: str | None) -> bool:
         """Whether the user excluded this folder."""
-        if not cwd:
+        if self._excluded is None or not cwd:
             return False
         if (found := self._left_out.get(cwd)) is None:
             if len(self._left_out) >= _PROJECT_CACHE:

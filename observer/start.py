@@ -61,7 +61,7 @@ def capture(db: Database, settings: Settings, clock: Clock, *, written_since: fl
         roots(settings.claude_dirs()),
         redactor,
         clock,
-        excluded=excluder(settings),
+        excluded=excluder(settings) if settings.observer_exclude_projects else None,
         written_since=written_since,
     )
 

@@ -10,7 +10,8 @@ HUGE = 1500
 """Characters from which a prompt is taken for a paste with words around it."""
 _READ = 400_000
 """Characters of a huge text that are looked at, half from each end."""
-_FENCE = re.compile(r"^[ \t]*(?:```|~~~).*?(?:^[ \t]*(?:```|~~~)[ \t]*$|\Z)", re.S | re.M)
+_PARAGRAPH = 20_000
+_FENCE = re.compile(r"[ \t]*(?:```|~~~)")
 _NOT_PROSE = re.compile(
     r"\s*(?:[|>]|@@|[+-]{1,3}\S|[│┌├└╭╰─═━]|[$%#] |\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d:\d\d|\S{1,16} \d\d? \d\d:\d\d|"
     r"\[?(?:ERROR|WARN|WARNING|INFO|DEBUG|TRACE|FATAL)\b|at \S+ ?\(|File \"|Traceback|\(node:|"
@@ -37,7 +38,12 @@ def cut(text: str, limit: int) -> str:
 
 def of_prose(text: str) -> str:
     """The lines a person would read aloud."""
-    return "\n".join(line.strip() for line in _FENCE.sub("\n", text).splitlines() if _is_prose(line))
+    lines = text.splitlines()
+    fences = [number for number, line in enumerate(lines) if _FENCE.match(line)]
+    # The last fence of an odd number was never closed; whether what follows is code, its lines tell.
+    for begin, end in zip(fences[::2], fences[1::2], strict=False):
+        lines[begin : end + 1] = [""] * (end + 1 - begin)
+    return "\n".join(line.strip() for line in lines if _is_prose(line))
 
 
 def _is_prose(line: str) -> bool:

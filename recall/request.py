@@ -93,7 +93,7 @@ def read_input(body: bytes) -> HookInput | None:
     """What standard input said; None where it cannot be read."""
     try:
         return msgspec.json.decode(body, type=HookInput)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 

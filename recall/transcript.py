@@ -62,12 +62,14 @@ def _lines(path: str, limit: int) -> list[bytes]:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except (OSError, ValueError):
         return []
-    with os.fdopen(fd, "rb", buffering=0) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            return []
+    try:
+        found = os.fstat(fd)
         begin = max(0, found.st_size - limit)
-        data = os.pread(file.fileno(), limit, begin)
+        data = os.pread(fd, limit, begin) if stat.S_ISREG(found.st_mode) else b""
+    except OSError:
+        return []
+    finally:
+        os.close(fd)
     lines = data.split(b"\n")
     return lines[1:] if begin else lines
 
@@ -75,7 +77,7 @@ def _lines(path: str, limit: int) -> list[bytes]:
 def _decode(raw: bytes) -> dict[str, Any] | None:
     try:
         record = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
 

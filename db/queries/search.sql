@@ -56,7 +56,7 @@ with eligible as not materialized (
           from word window by_rarity as (order by share, place)) w
 ), found as materialized (
     select e.id from eligible e where e.search @@ (select query from asked)
-    order by ts_rank(%(labels)s::real[], e.search, (select every from asked)) desc, e.occurred_at desc, e.id limit %(depth)s
+    order by ts_rank(%(labels)s::real[], e.search, (select every from asked)) desc, e.occurred_at desc, e.id limit %(words_depth)s
 ), near as materialized (
     (select v.memory_id as id from few s
      join embedding v on v.owner_id = %(owner)s and v.memory_id = s.id and v.model_id = %(model)s

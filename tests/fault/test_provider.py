@@ -113,7 +113,7 @@ def test_L1_everything_waits_as_told_and_no_attempt_is_burnt(
 ) -> None:
     names = batches(db, settings, clock, projects, 3)
     gemini.script(behaviour)
-    asking_ = asking(db, gemini, clock, timeout=0.5)
+    asking_ = asking(db, gemini, clock, timeout=0.5 if behaviour == hang() else 5.0)
     asking_.run_one()
     with pytest.raises(LlmPaused) as paused:
         asking_.run_one()
