@@ -87,12 +87,9 @@ def make(rows: int, projects: int = 50, dimensions: int = 384, seed: int = 7) ->
     numbers = np.random.default_rng(seed)
     chance = 1 / np.arange(1, projects + 1) ** 1.2
     project = numbers.choice(projects, size=rows, p=chance / chance.sum())
-    centres = numbers.normal(size=(rows // 50, dimensions)).astype(np.float32)
-    which = numbers.integers(0, len(centres), size=rows)
-    vectors = centres[which] + 0.7 * numbers.normal(size=(rows, dimensions)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors = _vectors(numbers, project, rows, dimensions)
     vocabulary, words = 30_000, random.Random(seed)
-    frequent = [1 / (i + 5) for i in range(vocabulary)]
+    frequent = [1 / (i + 30) for i in range(vocabulary)]
     common = [_word(i) for i in range(vocabulary)]
     drawn = words.choices(common, frequent, k=rows * 40)
     texts = []
@@ -100,6 +97,19 @@ def make(rows: int, projects: int = 50, dimensions: int = 384, seed: int = 7) ->
         own = [f"{_word(int(project[row]) * 400 + words.randrange(400))}q" for _ in range(8)]
         texts.append(" ".join(drawn[row * 40 : row * 40 + 40] + own))
     return Load([uuid.UUID(int=1000 + i) for i in range(projects)], project, vectors, texts)
+
+
+def _vectors(numbers: np.random.Generator, project: Any, rows: int, dimensions: int) -> Any:
+    """Unit vectors around subjects, some shared and some a project's own. As with texts, few directions matter: 24 hidden
+    dimensions, and a little noise in all."""
+    hidden = 24
+    subjects = numbers.normal(size=(rows // 40, hidden))
+    places = numbers.normal(size=(int(project.max()) + 1, hidden))
+    which = (numbers.integers(0, len(subjects), size=rows) // 50 * 50 + project) % len(subjects)
+    inner = subjects[which] + 0.5 * places[project] + 0.6 * numbers.normal(size=(rows, hidden))
+    spread = numbers.normal(size=(hidden, dimensions)) / dimensions**0.5
+    vectors = inner @ spread + 0.02 * numbers.normal(size=(rows, dimensions))
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
 def _word(number: int) -> str:
@@ -190,7 +200,7 @@ def recall(db: Database, load: Load, project: int, asked: int) -> float:
             exact = members[np.argsort(-(load.vectors[members] @ vector))[:10]]
             question = product.Question("", vector.tolist(), MODEL, [load.projects[project]])
             args = product.arguments(question, product.read(question, NOW), NOW)
-            forced = {"owner": OWNER, "few": 0, "floor": -1.0}
+            forced = {"owner": OWNER, "few": 0, "floor": -1.0, "zero": -1.0}
             rows = product.run(conn, args | forced)
             ids = {row["id"].int - (2 << 64) for row in rows[:10]}
             shares.append(len(ids & set(exact.tolist())) / len(exact))

@@ -10,27 +10,23 @@ import re
 
 Range = tuple[dt.datetime | None, dt.datetime | None]
 
-_MONTHS = {
-    name: number
-    for number, names in enumerate(
-        ["january jan januar", "february feb februar", "march mar märz", "april apr", "may mai", "june jun juni", "july jul juli\n        ", "august aug", "september sep sept", "october oct oktober okt", "november nov", "december dec dezember dez"], 1
-    )
-    for name in names.split()
-}  # fmt: skip
-_DAYS = {
-    name: number
-    for number, names in enumerate(
-        ["monday montag", "tuesday dienstag", "wednesday mittwoch", "thursday donnerstag", "friday freitag", "saturday samstag", "sunday sonntag"]
-    )
-    for name in names.split()
-}
-_NUMBERS = {
-    name: number
-    for number, names in enumerate(
-        ["a an one ein eine einem einer", "two zwei", "three drei", "four vier", "five fünf", "six sechs", "seven sieben", "eight acht", "nine neun", "ten zehn", "eleven elf", "twelve zwölf"], 1
-    )
-    for name in names.split()
-} | {"couple of": 2, "few": 3, "several": 4, "ein paar": 3, "paar": 3}  # fmt: skip
+def _numbered(*names: str) -> dict[str, int]:
+    """Each of the names separated by blanks, with its group's place from 1."""
+    return {name: number for number, group in enumerate(names, 1) for name in group.split()}
+
+
+_MONTHS = _numbered(
+    "january jan januar", "february feb februar", "march mar märz", "april apr", "may mai", "june jun juni", "july jul juli",
+    "august aug", "september sep sept", "october oct oktober okt", "november nov", "december dec dezember dez",
+)  # fmt: skip
+_DAYS = _numbered(
+    "monday montag", "tuesday dienstag", "wednesday mittwoch", "thursday donnerstag", "friday freitag",
+    "saturday samstag", "sunday sonntag",
+)  # fmt: skip
+_NUMBERS = _numbered(
+    "a an one ein eine einem einer", "two zwei", "three drei", "four vier", "five fünf", "six sechs", "seven sieben",
+    "eight acht", "nine neun", "ten zehn", "eleven elf", "twelve zwölf",
+) | {"couple of": 2, "few": 3, "several": 4, "ein paar": 3, "paar": 3}  # fmt: skip
 _UNITS = {
     "minute": "minute", "minuten": "minute", "hour": "hour", "stunde": "hour", "stunden": "hour",
     "day": "day", "tag": "day", "tage": "day", "tagen": "day", "week": "week", "woche": "week", "wochen": "week",
@@ -61,6 +57,9 @@ _AGO = re.compile(
     rf"|\bvor\s+(?:etwa\s+)?(?P<n2>{_N})\s+(?P<u2>{_U})\b", re.I)  # fmt: skip
 _PAST = re.compile(
     rf"\b(?:(?:in|over|during|within|for|in den)\s+)?(?:the\s+)?(?:last|past|letzten)\s+(?P<n>{_N})\s+(?P<u>{_U})\b", re.I)  # fmt: skip
+_BESIDE = re.compile(
+    rf"\b(?:in\s+|on\s+|during\s+)?(?:the\s+)?(?:(?P<n>{_N})\s+)?(?P<u>{_U}|weekend|{_D})\s+(?P<side>before|after)\s+"
+    rf"(?P<date>{re.sub(r'[?]P<[a-z_0-9]+>', '?:', _DATE)})", re.I | re.X)  # fmt: skip
 _RANGE = re.compile(
     rf"\b(?:between|from|zwischen|vom|von)\s+({re.sub(r'[?]P<[a-z_0-9]+>', '?:', _DATE)})\s+(?:and|to|until|und|bis)\s+"
     rf"({re.sub(r'[?]P<[a-z_0-9]+>', '?:', _DATE)})", re.I | re.X)  # fmt: skip
@@ -71,7 +70,7 @@ _ASKS = re.compile(
     r"\?|？|^\W*(?:what|when|where|which|who|whose|why|how|did|do|does|have|has|had|was|were|is|are|show|list|find|recall|remind"
     r"|was|wann|wo|welche[rsnm]?|wer|warum|wieso|wie|habe?n?|hatten|zeig|such)\b", re.I)  # fmt: skip
 _LATEST = re.compile(
-    r"\b(?:latest|newest|most\s+recent(?:ly)?|recently|current(?:ly)?|nowadays|these\s+days|right\s+now|now|last\s+time"
+    r"\b(?:latest|newest|most\s+recent(?:ly)?|current(?:ly)?|nowadays|these\s+days|right\s+now|now|last\s+time"
     r"|zuletzt|neueste[nrms]?|aktuell(?:e[nrms]?)?|derzeit|momentan|jetzt)\b", re.I)  # fmt: skip
 _LONG = 400
 """Characters: a longer text is a task or a paste, and its dates belong to it."""
@@ -95,26 +94,36 @@ def read(question: str, now: dt.datetime, zone: dt.tzinfo) -> Reading:
     if len(question) > _LONG or not _ASKS.search(question):
         return Reading(question)
     local = now.astimezone(zone)
-    for pattern, read_one in ((_RANGE, _between), (_AGO, _ago), (_PAST, _past), (_ONE, _one)):
+    for pattern, read_one in _PATTERNS:
         for match in pattern.finditer(question):
             try:
                 found = read_one(match, local)
             except (ValueError, OverflowError):
                 continue
             if found is not None:
-                text = _without(question, match)
+                text = f"{question[: match.start()]} {question[match.end() :]}"
                 return Reading(_LATEST.sub(" ", text), *found, latest=bool(_LATEST.search(text)))
     return Reading(_LATEST.sub(" ", question), latest=bool(_LATEST.search(question)))
-
-
-def _without(text: str, match: re.Match[str]) -> str:
-    return f"{text[: match.start()]} {text[match.end() :]}"
 
 
 def _between(match: re.Match[str], now: dt.datetime) -> Range | None:
     first, last = (_WHOLE.fullmatch(part) for part in match.groups())
     start, end = (_span(part, now) if part else None for part in (first, last))
     return (start[0], end[1]) if start and end and start[0] < end[1] else None
+
+
+def _beside(match: re.Match[str], now: dt.datetime) -> Range | None:
+    """A week or so before or after a date, the date's own day included: it is where one would tell of it."""
+    date = _WHOLE.fullmatch(match["date"])
+    span = _span(date, now) if date else None
+    if span is None:
+        return None
+    unit = match["u"].lower()
+    known = _UNITS.get(unit) or _UNITS.get(unit.removesuffix("s")) or "week"
+    number = _amount(match["n"], known)[0] if match["n"] else 1
+    if match["side"].lower() == "before":
+        return _day(_back(span[0], number + 1, known)), span[1]
+    return span[0], _back(span[1], -number - 1, known)
 
 
 def _ago(match: re.Match[str], now: dt.datetime) -> Range:
@@ -132,10 +141,18 @@ def _past(match: re.Match[str], now: dt.datetime) -> Range:
     return _back(now, *_amount(match["n"], match["u"])), None
 
 
+def _named_date(match: re.Match[str], now: dt.datetime) -> Range | None:
+    """A date that is the same whenever one asks."""
+    relative = match["word"] or match["unit"] or match["weekday"] or match["month_4"]
+    return None if relative else _one(match, now)
+
+
 def _one(match: re.Match[str], now: dt.datetime) -> Range | None:
     how = (match["how"] or "").lower()
     if match["month_4"] and not how:
         return None  # "may" and "march" alone are verbs
+    if match["day_first"] and not (how or match["year_1"]) and match["month_1"].lower() in ("may", "march"):
+        return None  # "is 3 may fail"
     if match["year_4"] and how in ("", "on", "am"):
         return None  # a port, a size
     if match["weekday"] and not (how or re.match(r"(?:last|past|letzte)", match[0], re.I)):
@@ -179,7 +196,7 @@ def _span(match: re.Match[str], now: dt.datetime) -> tuple[dt.datetime, dt.datet
         unit = _UNITS[got["unit"].lower()]
         return _calendar(now if got["which"].lower().startswith(("this", "diese")) else _back(now, 1, unit), unit)
     if got["weekday"]:
-        back = (now.weekday() - _DAYS[got["weekday"].lower()]) % 7 or 7
+        back = (now.weekday() + 1 - _DAYS[got["weekday"].lower()]) % 7 or 7
         return _calendar(_back(now, back, "day"), "day")
     return None
 
@@ -228,3 +245,14 @@ def _calendar(moment: dt.datetime, unit: str) -> tuple[dt.datetime, dt.datetime]
     first = day.replace(day=1) if unit == "month" else day.replace(month=1, day=1)
     after = first.month % 12 + 1 if unit == "month" else 1
     return first, first.replace(year=first.year + (unit == "year" or after == 1), month=after)
+
+
+_PATTERNS = (
+    (_RANGE, _between),
+    (_BESIDE, _beside),
+    (_ONE, _named_date),
+    (_AGO, _ago),
+    (_PAST, _past),
+    (_ONE, _one),
+)
+"""In this order: of two times in a question the more exact one is meant."""

@@ -43,11 +43,11 @@ class Scale:
     """From here on the vector alone is evidence."""
 
 
-SCALES = {"bge-small-en-v1.5-int8@384": Scale(0.45, 0.60)}
+SCALES = {"bge-small-en-v1.5-int8@384": Scale(0.45, 0.55)}
 OTHER_SCALE = Scale(0.3, 0.5)
 TUNING: Mapping[str, Any] = {
-    "labels": [0.2, 0.2, 0.4, 1.0],
-    "depth": 60,
+    "labels": [0.3, 0.2, 0.4, 1.0],
+    "depth": 50,
     "words_depth": 200,
     "few": 3000,
     "sample": 300,
@@ -56,7 +56,7 @@ TUNING: Mapping[str, Any] = {
     "meaning_weight": 0.5,
     "words_full": 0.1,
     "meaning_full": 0.1,
-    "ef": 120,
+    "ef": 80,
     "max_scan": 200_000,
 }
 
@@ -128,7 +128,7 @@ def explain(db: Database, question: Question, now: dt.datetime) -> Answer:
     found = [
         Found(memory_of(row), row["score"], row["pinned"], row["used_count"], row["alike"]) for row in rows
     ]
-    ordered = order(found, now, limit=question.limit, latest=reading.latest)
+    ordered = order(found, now, limit=question.limit, latest=reading.latest or args["listing"])
     return Answer(
         hits=[_hit(found[place], rows[place], factors) for place, factors in ordered],
         words=args["words"],
@@ -153,13 +153,16 @@ def read(question: Question, now: dt.datetime) -> dates.Reading:
 def arguments(question: Question, reading: dates.Reading, now: dt.datetime) -> dict[str, Any]:
     """The parameters of the statement, all but the owner."""
     asked = words(reading.text)
+    timed = reading.since is not None or reading.until is not None or reading.latest
+    listing = timed and all(word.text in _ABOUT_TIME for word in asked)
     scale = SCALES.get(question.model_id or "", OTHER_SCALE)
     file = sanitise(question.file) if question.file is not None else None
     return {
         **TUNING,
-        "words": [word.text for word in asked],
-        "identifiers": [word.identifier for word in asked],
-        "vector": Vector(list(question.vector)) if question.vector is not None else None,
+        "words": [] if listing else [word.text for word in asked],
+        "identifiers": [] if listing else [word.identifier for word in asked],
+        "listing": listing,
+        "vector": None if listing or question.vector is None else Vector(list(question.vector)),
         "model": question.model_id or "",
         "floor": scale.floor,
         "zero": scale.zero,
@@ -193,6 +196,12 @@ def _hit(found: Found, row: Row, factors: Factors) -> Hit:
     return Hit(memory=found.memory, factors=factors, **{leg: row[leg] for leg in legs})
 
 
+_ABOUT_TIME = frozenset(
+    "happen happened happening change changed changes new news done doing made make go going went work worked working works"
+    " decide decided decision decisions learn learned learnt know memories memory show list find tell recall remember thing"
+    " things was war waren haben hat wir gemacht passiert neu neues los".split()  # noqa: SIM905 - words read as words
+)
+"""Beside a time, these ask for no more than what there is."""
 _STATEMENTS = {
     model: SQL["search.hybrid"].replace(b"/*::halfvec*/", b"::halfvec(%d)" % dimensions)
     for model, dimensions in INDEXED.items()

@@ -9,27 +9,26 @@ import datetime as dt
 import os
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cems import project as resolver
 from cems import settings as configuration
 from cems.errors import CemsError
+from cems.models import Memory
 from cems.project import Project
 from cems.settings import Settings
 from db.connect import OUTAGES, Database
 from db.search import Hit, Question, search
 from recall import own_words, prompting, relevance, request, subagent
 from recall.block import Section, fence, item
-from recall.bounded import Late
+from recall.bounded import Late, Pending
 from recall.diagnostics import Trace
 from recall.reach import Reach
 from recall.request import HookInput, Request
 from recall.transcript import read_tail
-from recall.warm import WarmEmbedder
+from recall.warm import SECONDS, Meaning, WarmEmbedder
 
-_CANDIDATES = 24
-"""Hits that are looked at for one prompt: some were shown, some come from tools."""
 _BODY = 400
 _FROM_HOOK = ("CEMS_CONTEXT_", "CEMS_RECALL_", "CLAUDE_PROJECT_DIR", "CLAUDE_CONFIG_DIR")
 """Variables that belong to a session: taken from the hook alone, never from whoever started the service."""
@@ -145,35 +144,36 @@ def on_prompt(asked: Asked) -> str:
     if reading.what == "skip" or not asked.settings.recall_memories:
         trace.skipped = reading.why or "off"
         return ""
+    begun = _begin(asked, reading.text)
     with trace.stage("transcript"):
         tail = read_tail(given.transcript_path)
     text = prompting.query(reading, tail.last_answer)
+    if text != reading.text:
+        begun = _begin(asked, text)
     if not text and not reading.asks:
         trace.skipped = "nothing to search for"
         return ""
-    project = asked.project()
-    found: list[str] = []
+    project, most = asked.project(), asked.settings.recall_memories
+    found: Sequence[Memory] = ()
     if text:
-        hits = _find(asked, text, project, dates=reading.asks)
-        limit = asked.settings.recall_memories
+        hits = _find(
+            asked, text, project, begun, limit=2 * most + min(len(tail.shown), 2 * most), dates=reading.asks
+        )
         with trace.stage("choose"):
-            chosen = relevance.choose(hits, text, shown=tail.shown, asks=reading.asks, limit=limit)
+            chosen = relevance.choose(hits, text, shown=tail.shown, asks=reading.asks, limit=most)
         trace.count(found=len(hits), **{f"refused_{why}": n for why, n in chosen.refused.items()})
-        found = [
-            item(memory, project.name if project else None, body_limit=_BODY) for memory in chosen.memories
-        ]
+        found = chosen.memories
     if not found and reading.asks and not prompting.has_subject(given.prompt):
-        limit = asked.settings.recall_memories
-        found = subagent.newest(asked.db, project, reading.kinds, tail.shown, limit, asked.now)
+        found = subagent.newest(asked.db, project, reading.kinds, tail.shown, most, asked.now)
     trace.count(shown=len(found))
-    return _block(found, "UserPromptSubmit", asked.settings.context_tokens)
+    items = [item(memory, project.name if project else None, body_limit=_BODY) for memory in found]
+    return _block(items, "UserPromptSubmit", asked.settings.context_tokens)
 
 
 def on_session_start(asked: Asked) -> str:
     """What a session is given when it starts."""
-    from recall import (
-        session,
-    )  # here: the direct way, without a service, has no time to import what it may not need
+    # Here: the direct way, without a service, has no time to import what it may not need.
+    from recall import session
 
     given = asked.input
     if not given.cwd:
@@ -202,7 +202,7 @@ def on_subagent(asked: Asked) -> str:
     project = asked.project()
     task = next((prompt for agent, prompt in tail.spawned if agent == (given.agent_type or "")), "")
     text = own_words.cut(task, prompting.QUESTION_LIMIT)
-    hits = _find(asked, text, project) if text else []
+    hits = _find(asked, text, project, _begin(asked, text), limit=3 * subagent.FITTING) if text else []
     fitting = relevance.choose(hits, text, shown=(), asks=False, limit=subagent.FITTING).memories
     with asked.trace.stage("standing"):
         sections = subagent.sections(asked.db, project, fitting, asked.now)
@@ -219,27 +219,48 @@ HANDLERS: dict[str, Callable[[Asked], str]] = {
 }
 
 
-def _find(asked: Asked, text: str, project: Project | None, *, dates: bool = False) -> list[Hit]:
+def _begin(asked: Asked, text: str) -> Pending[Meaning] | None:
+    """Begin with what takes longest, the vector of the text; None: keywords serve."""
+    if asked.embedder is None or not text:
+        return None
+    if asked.embedder.state in ("absent", "loading", "broken"):
+        asked.trace.degraded.append("embedder " + asked.embedder.state)
+    try:
+        return asked.embedder.begin(text)
+    except Late:
+        asked.trace.degraded.append("embedder late")
+        return None
+
+
+def _find(
+    asked: Asked,
+    text: str,
+    project: Project | None,
+    begun: Pending[Meaning] | None,
+    *,
+    limit: int,
+    dates: bool = False,
+) -> list[Hit]:
     """Search within the project and what holds everywhere; by meaning too where the model answers in time.
 
     Args:
+        begun: the text's vector.
+        limit: hits to look at; more than can be shown, because some were shown, come from tools, or are weak.
         dates: whether dates in the text say when it happened; in a task they mostly say something else.
     """
     meaning = None
-    if asked.embedder is not None:
+    if begun is not None:
         try:
             with asked.trace.stage("embed"):
-                meaning = asked.embedder.meaning(text)
+                meaning = begun.result(SECONDS)
         except Late:
             asked.trace.degraded.append("embedder late")
-        if meaning is None and asked.embedder.state in ("absent", "loading", "broken"):
-            asked.trace.degraded.append("embedder " + asked.embedder.state)
     question = Question(
         text,
         meaning.vector if meaning else None,
         meaning.model_id if meaning else None,
         [project.id] if project else [],
-        limit=_CANDIDATES,
+        limit=limit,
         dates=dates,
     )
     with asked.trace.stage("search"):

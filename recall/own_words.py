@@ -11,6 +11,7 @@ HUGE = 1500
 _READ = 400_000
 """Characters of a huge text that are looked at, half from each end."""
 _PARAGRAPH = 20_000
+"""Characters of a line; what is longer was not typed."""
 _FENCE = re.compile(r"[ \t]*(?:```|~~~)")
 _NOT_PROSE = re.compile(
     r"\s*(?:[|>]|@@|[+-]{1,3}\S|[│┌├└╭╰─═━]|[$%#] |\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d:\d\d|\S{1,16} \d\d? \d\d:\d\d|"
@@ -48,13 +49,7 @@ def of_prose(text: str) -> str:
 
 def _is_prose(line: str) -> bool:
     line = line.strip()
-    if (
-        not line
-        or len(line) > 4000
-        or line.startswith("\t")
-        or _NOT_PROSE.match(line)
-        or _CODE_END.search(line)
-    ):
+    if not line or len(line) > _PARAGRAPH or _NOT_PROSE.match(line) or _CODE_END.search(line):
         return False
     letters = sum(c.isalpha() or c.isspace() for c in line)
     return letters >= 0.75 * len(line)

@@ -74,8 +74,14 @@ _YES = frozenset(
     sim claro perfeito certo isso
     akkoord graag prima goed klopt
     да давай хорошо конечно продолжай はい お願いします うん 好的 好 是的 可以 继续 네 좋아 계속
-    go proceed continue do ship mach machen weiter los leg vas-y continue fais-le vai hazlo sigue continúa fallo pode doe verder
     """.split()  # noqa: SIM905 - a list of words reads as words
+)
+# And of a go: with other words they begin a task, not a confirmation.
+_GO = frozenset(
+    """
+    go proceed continue do ship mach machen weiter los leg vas-y continue fais-le vai hazlo sigue continúa fallo pode doe
+    verder
+    """.split()  # noqa: SIM905
 )
 _BESIDE_YES = frozenset(
     """
@@ -90,7 +96,8 @@ _BESIDE_YES = frozenset(
     """.split()  # noqa: SIM905
 )
 _ASKS = re.compile(
-    r"\b(?:(?:did|had|have|do|does) (?:we|you|i)\b|we (?:decided|agreed|settled|chose|said)|remember|recall\b|last time|"
+    r"\b(?:(?:did|had|have) we\b|did (?:you|i)\b|do (?:you|we) (?:know|have)\b|we (?:decided|agreed|settled|chose|said)|"
+    r"remember|recall\b|last time|"
     r"previously|earlier|back then|memory|memories|"
     r"(?:hatten|haben|hätten) wir|hast du|erinner\w*|letztes mal|letztens|damals|beschlossen|entschieden|vereinbart|"
     r"avons[- ]nous|avions[- ]nous|on avait|on a (?:décidé|dit|fait)|souvien\w*|rappelle\w*|la dernière fois|"
@@ -141,10 +148,9 @@ def read(prompt: str, source: str | None = None) -> Reading:
         return Reading("skip", why="command")
     text = own_words.cut(text, QUESTION_LIMIT)
     words = [word.lower() for word in _WORD.findall(text)]
-    if _confirms(words):
-        beside = " ".join(word for word in words if word not in _YES and word not in _BESIDE_YES)
-        return Reading("confirmation", beside)
     asks = bool(_ASKS.search(text)) and len(text) <= 400
+    if not asks and _confirms(words):
+        return Reading("confirmation", " ".join(_others(words)))
     kinds = _kinds(text) if asks else ()
     if asks and not has_subject(text):
         return Reading("question", "", asks=True, kinds=kinds)
@@ -171,13 +177,17 @@ def has_subject(text: str) -> bool:
 
 
 def _confirms(words: list[str]) -> bool:
-    """A yes and little beside it."""
-    if not words or not any(word in _YES for word in words[:3]):
+    """A yes or a go, and little beside it."""
+    if not any(word in _YES or word in _GO for word in words[:3]):
         return False
-    others = [word for word in words if word not in _YES and word not in _BESIDE_YES]
+    others = _others(words)
     if not others:
         return len(words) <= 10
     return words[0] in _YES and len(words) <= 12 and len(terms(" ".join(others)).split()) < FEW_TERMS
+
+
+def _others(words: list[str]) -> list[str]:
+    return [word for word in words if word not in _YES and word not in _GO and word not in _BESIDE_YES]
 
 
 def _kinds(text: str) -> tuple[str, ...]:

@@ -47,11 +47,10 @@ def newest(
     shown: Collection[str],
     limit: int,
     now: dt.datetime,
-) -> list[str]:
+) -> list[Memory]:
     """The newest memories of some kinds, for a question that says no more ("what did we decide?")."""
     found = _listed(db, project, kinds or ("decision", "preference"), now)
-    fresh = [memory for memory in found if short(memory.id) not in shown]
-    return [item(memory, project.name if project else None) for memory in fresh[:limit]]
+    return [memory for memory in found if short(memory.id) not in shown][:limit]
 
 
 def _listed(db: Database, project: Project | None, kinds: Sequence[str], now: dt.datetime) -> list[Memory]:

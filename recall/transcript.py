@@ -19,6 +19,7 @@ TAIL_LIMIT = 4 * 1024 * 1024
 _LINE_LIMIT = 1024 * 1024
 _MARK = TAG.encode()
 _COMPACTED = (b'"compact_boundary"', b'"isCompactSummary":true')
+_ANSWER = b'"type":"assistant"'
 _SPAWNERS = ("Task", "Agent")
 
 
@@ -36,42 +37,69 @@ class Tail:
 def read_tail(path: str | None, limit: int = TAIL_LIMIT) -> Tail:
     """The end of a transcript; a file that is missing, odd or unreadable is an empty one."""
     tail = Tail()
-    for raw in reversed(_lines(path, limit)) if path else ():
-        compacted = any(mark in raw for mark in _COMPACTED)
-        wanted = compacted or _MARK in raw or (not tail.last_answer and b'"assistant"' in raw)
-        if not wanted or len(raw) > _LINE_LIMIT:
-            continue
+    data = _read(path, limit) if path else b""
+    begin = _begin(data)
+    for raw in _lines_with(_MARK, data, begin):
         record = _decode(raw)
-        if record is None or record.get("isSidechain") is True:
-            continue
-        if record.get("subtype") == "compact_boundary" or record.get("isCompactSummary") is True:
-            break
-        if record.get("type") == "assistant":
-            _read_answer(record, tail)
-        elif (
-            _MARK in raw and record.get("toolUseResult") is None
-        ):  # what a tool printed was not given by recall
+        # What a tool printed was not given by recall.
+        if record is not None and record.get("type") != "assistant" and record.get("toolUseResult") is None:
             for text in _texts(record):
                 tail.shown.update(shown_ids(text))
+    for raw in _lines_with(_ANSWER, data, begin):
+        record = _decode(raw)
+        if record is not None and record.get("type") == "assistant":
+            _read_answer(record, tail)
+        if tail.last_answer:
+            break
     return tail
 
 
-def _lines(path: str, limit: int) -> list[bytes]:
+def _read(path: str, limit: int) -> bytes:
+    """Whole lines from the end of a file, the last one perhaps without its newline."""
     try:
         # Not blocking: what stands at this path may be a pipe.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except (OSError, ValueError):
-        return []
+        return b""
     try:
         found = os.fstat(fd)
         begin = max(0, found.st_size - limit)
         data = os.pread(fd, limit, begin) if stat.S_ISREG(found.st_mode) else b""
     except OSError:
-        return []
+        return b""
     finally:
         os.close(fd)
-    lines = data.split(b"\n")
-    return lines[1:] if begin else lines
+    return data[data.find(b"\n") + 1 :] if begin else data
+
+
+def _begin(data: bytes) -> int:
+    """Where the last compaction ends."""
+    begin = 0
+    for mark in _COMPACTED:
+        for at, raw in _found(mark, data, begin):
+            record = _decode(raw)
+            if record is None:
+                continue
+            if record.get("subtype") == "compact_boundary" or record.get("isCompactSummary") is True:
+                begin = max(begin, at + len(raw))
+                break
+    return begin
+
+
+def _lines_with(mark: bytes, data: bytes, begin: int) -> Iterator[bytes]:
+    return (raw for _, raw in _found(mark, data, begin))
+
+
+def _found(mark: bytes, data: bytes, begin: int) -> Iterator[tuple[int, bytes]]:
+    """(place, line) of each line that holds the mark, from the end backwards. Looks for the mark in the whole, which takes a
+    tenth of the time that looking at each line would."""
+    end = len(data)
+    while (at := data.rfind(mark, begin, end)) >= 0:
+        start = data.rfind(b"\n", begin, at) + 1 or begin
+        stop = data.find(b"\n", at)
+        if (raw := data[start : stop if stop >= 0 else len(data)]) and len(raw) <= _LINE_LIMIT:
+            yield start, raw
+        end = start
 
 
 def _decode(raw: bytes) -> dict[str, Any] | None:
@@ -79,7 +107,7 @@ def _decode(raw: bytes) -> dict[str, Any] | None:
         record = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return record if isinstance(record, dict) else None
+    return record if isinstance(record, dict) and record.get("isSidechain") is not True else None
 
 
 def _read_answer(record: dict[str, Any], tail: Tail) -> None:

@@ -12,7 +12,7 @@ from cems.providers import Vector
 from cems.providers.local import LocalEmbedder
 from cems.providers.model_file import MODEL_NAME, PINNED
 from cems.settings import Settings
-from recall.bounded import Bounded, Late
+from recall.bounded import Bounded, Pending
 
 LOOK_AGAIN = 5.0
 """Seconds between two looks for the model's file."""
@@ -32,7 +32,7 @@ class Meaning(NamedTuple):
 
 
 class WarmEmbedder:
-    """Loads in the background; `meaning` is None until it is there, and whenever it is late."""
+    """Loads in the background; `begin` gives None until it is there."""
 
     def __init__(self, settings: Settings) -> None:
         self._folder = settings.model_dir.absolute() / MODEL_NAME
@@ -52,17 +52,16 @@ class WarmEmbedder:
         """Stop looking."""
         self._ended.set()
 
-    def meaning(self, text: str) -> Meaning | None:
-        """The vector of a question, or None: keywords serve.
+    def begin(self, text: str) -> Pending[Meaning] | None:
+        """Begin to compute the vector of a question; None: keywords serve.
 
         Raises:
-            Late: the model took too long.
+            Late: the model is busy with others.
         """
         model = self._model
         if model is None:
             return None
-        vector = self._bounded.run(lambda: model.embed_query(text[:CHARACTERS]), SECONDS)
-        return Meaning(vector, model.model_id)
+        return self._bounded.begin(lambda: Meaning(model.embed_query(text[:CHARACTERS]), model.model_id))
 
     def _load(self) -> None:
         while not self._ended.is_set():
@@ -85,6 +84,3 @@ class WarmEmbedder:
         except OSError:
             return None
         return tuple((s.st_ino, s.st_size, s.st_mtime_ns) for s in seen)
-
-
-__all__ = ["Late", "Meaning", "WarmEmbedder"]

@@ -13,3 +13,6 @@ alter table memory add column search tsvector not null generated always as (
     || setweight(to_tsvector('english'::regconfig, around), 'D')
     || array_to_tsvector(array['p/' || coalesce(project_id::text, '')])) stored;
 create index memory_search on memory using gin (search);
+-- What search may find, with all that most filters ask: whether much or little passes them is counted without the table.
+create index memory_live on memory (owner_id, project_id, occurred_at) include (id, snoozed_until, kind, layer)
+    where forgotten_at is null and superseded_by is null and archived_at is null;

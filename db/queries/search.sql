@@ -10,19 +10,24 @@ select set_config('plan_cache_mode', 'force_custom_plan', true), set_config('ran
 -- name: hybrid
 -- `few` and `size`: whether what passes the filters is few. Few: vectors are compared one by one, every word is looked up.
 -- Many: vectors by their index, candidates by the rarer words. Either part of `near` runs only where it is wanted.
-with eligible as not materialized (
+with lively as not materialized (
     select m.* from memory m
     where m.owner_id = %(owner)s and m.forgotten_at is null and m.superseded_by is null and m.archived_at is null
       and (m.snoozed_until is null or m.snoozed_until <= %(now)s)
-      and (%(projects)s::uuid[] is null or m.project_id = any(%(projects)s) or m.project_id is null)
       and (%(kind)s::text is null or m.kind = %(kind)s)
       and (%(layer)s::text is null or m.layer = %(layer)s)
       and (%(concept)s::text is null or %(concept)s = any(m.concepts))
       and (%(file)s::text is null or exists (select from unnest(m.files) f where f = %(file)s or f like '%%/' || %(file_end)s))
       and (%(since)s::timestamptz is null or m.occurred_at >= %(since)s)
       and (%(until)s::timestamptz is null or m.occurred_at < %(until)s)
+), eligible as not materialized (
+    select * from lively where %(projects)s::uuid[] is null or project_id = any(%(projects)s) or project_id is null
 ), few as materialized (
-    select e.id from eligible e limit %(few)s + 1
+    -- In parts, so that each is a stretch of one index (memory_live) and the table is not touched.
+    (select id from lively where project_id = any(%(projects)s)
+     union all select id from lively where %(projects)s::uuid[] is not null and project_id is null
+     union all select id from lively where %(projects)s::uuid[] is null)
+    limit %(few)s + 1
 ), size as materialized (
     select count(*) > %(few)s as many from few
 ), place as materialized (
@@ -32,10 +37,10 @@ with eligible as not materialized (
     -- The newest memories of each place, to see which words are rare there.
     select s.search from place p cross join lateral (
         select m.search from memory m where m.owner_id = %(owner)s and m.project_id = p.id
-        order by m.occurred_at desc limit %(sample)s / (select count(*) + 1 from place) + 1) s
+        order by m.occurred_at desc limit %(sample)s / greatest((select count(*) from place), 1) + 1) s
     union all
     (select m.search from memory m where m.owner_id = %(owner)s and m.project_id is null
-     order by m.occurred_at desc limit %(sample)s / (select count(*) + 1 from place) + 1)
+     order by m.occurred_at desc limit %(sample)s / ((select count(*) from place) + 1) + 1)
 ), word as materialized (
     -- A word's weight is the root of its inverse document frequency, 1 for a word that the sample has not.
     select w.query, w.identifier, w.place, seen.df / greatest(seen.n, 1)::float8 as share,
@@ -66,11 +71,14 @@ with eligible as not materialized (
     (select v.memory_id from embedding v join eligible e on e.id = v.memory_id
      where v.owner_id = %(owner)s and v.model_id = %(model)s and %(vector)s::vector is not null and (select many from size)
      order by v.vector/*::halfvec*/ <=> %(vector)s::vector/*::halfvec*/ limit %(depth)s)
+), recent as materialized (
+    -- A question of nothing but a time is answered by what there is, newest first.
+    select e.id from eligible e where %(listing)s order by e.occurred_at desc, e.id limit %(words_depth)s
 ), scored as materialized (
     -- Both legs for every candidate: words by how often, where and how rare, and the share of the question's weight they
     -- make up; meaning by the whole vector.
     select m.id, m.occurred_at, v.vector, 1 - (v.vector <=> %(vector)s::vector) as meaning_score, w.*
-    from (select id from found union select id from near) c
+    from (select id from found union select id from near union select id from recent) c
     join memory m on m.owner_id = %(owner)s and m.id = c.id
     left join embedding v on v.owner_id = m.owner_id and v.memory_id = m.id and v.model_id = %(model)s
     cross join lateral (
@@ -81,9 +89,9 @@ with eligible as not materialized (
     select *, rank() over (order by words_score desc) as words_rank, rank() over (order by meaning_score desc nulls last) as meaning_rank
     from (select *, coverage >= %(words_floor)s or named as by_words, coalesce(meaning_score >= %(floor)s, false) as by_meaning
           from scored) s
-    where (by_words and words_score > 0 and coalesce(meaning_score >= %(words_meaning_floor)s, true)) or by_meaning
+    where (by_words and words_score > 0 and coalesce(meaning_score >= %(words_meaning_floor)s, true)) or by_meaning or %(listing)s
 ), fused as materialized (
-    select *, (1 - %(meaning_weight)s) * words + %(meaning_weight)s * coalesce(meaning, words) as relevance
+    select *, case when %(listing)s then 1 else (1 - %(meaning_weight)s) * words + %(meaning_weight)s * coalesce(meaning, words) end as relevance
     from (select *, words_score / greatest(max(words_score) over (), %(words_full)s) as words,
                  case when %(vector)s::vector is not null then
                  greatest(meaning_score - %(zero)s, 0) / greatest(max(meaning_score) over () - %(zero)s, %(meaning_full)s) end as meaning

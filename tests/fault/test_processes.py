@@ -94,8 +94,7 @@ def test_P2_two_at_once_without_a_lock(
         two.harmless()
         wait_until(lambda: drained(sql, truth), 30, "all observed")
         assert (one.terminate(), two.terminate()) == (0, 0), one.tail() + two.tail()
-        assert one.deaths > 1
-        assert two.deaths > 1
+        assert min(one.deaths, two.deaths) > 0
         assert (verdict := judge(sql, truth)), verdict
 
 

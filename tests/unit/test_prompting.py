@@ -120,6 +120,8 @@ def test_a_confirmation_with_a_condition_is_searched_for_with_it() -> None:
         "ok so the uploads retry three times, why is that and where is the limit set?",
         "no, use the other queue for uploads",
         "yesterday's uploads failed",
+        "do the uploads again",
+        "continue with the uploads",
     ],
 )
 def test_what_begins_like_a_confirmation_and_says_more_is_a_question(prompt: str) -> None:
