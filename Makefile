@@ -4,6 +4,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$p" && break; done)
 BIN := .venv/bin
 MODEL := $(CURDIR)/.venv/cems-model
+BENCHES := $(filter-out bench/__init__.py bench/measure.py bench/capture_shapes.py,$(wildcard bench/[a-z]*.py))
 
 help:  ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,7 +37,7 @@ schema: setup  ## write db/schema.sql anew after a migration
 	$(BIN)/python -m tests.schema_file
 
 bench: setup  ## run every benchmark, quickly
-	@for b in bench/capture.py; do $(BIN)/python $$b --quick --json || exit 1; done
+	@for b in $(BENCHES); do $(BIN)/python $$b --quick --json || exit 1; done
 
 clean:  ## remove what the recipes made
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

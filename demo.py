@@ -18,10 +18,12 @@ KINDS = ("preference", "decision", "deadend", "bugfix", "pattern", "context")
 def main() -> int:
     """Run the demo; returns the exit code."""
     home = Path(tempfile.mkdtemp(prefix="cems-demo-"))
+    # Nothing of the user's own settings: no key, no other database.
+    keep = ("CEMS_EMBEDDING_MODEL_DIR",)
     environment = {
         k: v
         for k, v in os.environ.items()
-        if k not in ("CEMS_DATABASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY")
+        if k in keep or not (k.startswith("CEMS_") or k in ("GEMINI_API_KEY", "GOOGLE_API_KEY"))
     }
     environment |= {
         "CEMS_HOME": str(home),

@@ -94,9 +94,13 @@ ASKED_ABOUT = 200
 """Memories that prompts are made of: every so many, from the first to the last."""
 
 
+AT_HOME = 0.8
+"""Share of a project's memories that are about what only this project is about."""
+
+
 def with_real_vectors(load: load_of_search.Load) -> load_of_search.Load:
     """The same load in the model's own space, for the service asks with real vectors: the memories that are asked about have
-    theirs, the others lie around them."""
+    theirs, the others lie around them, most around one of their own project, for what a project is about differs."""
     if not MODEL.is_dir():
         return load
     model = LocalEmbedder(MODEL / MODEL_NAME)
@@ -104,7 +108,13 @@ def with_real_vectors(load: load_of_search.Load) -> load_of_search.Load:
     real = np.array(model.embed_documents([load.texts[row] for row in rows]), dtype=np.float32)
     numbers = np.random.default_rng(5)
     noise = numbers.normal(scale=0.7 / np.sqrt(real.shape[1]), size=load.vectors.shape).astype(np.float32)
-    vectors = real[numbers.integers(0, len(real), size=len(load.texts))] + noise
+    around = numbers.integers(0, len(real), size=len(load.texts))
+    for project in range(len(load.projects)):
+        own = [place for place, row in enumerate(rows) if load.project[row] == project]
+        at_home = (load.project == project) & (numbers.random(len(around)) < AT_HOME)
+        if own:
+            around[at_home] = numbers.choice(own, size=int(at_home.sum()))
+    vectors = real[around] + noise
     vectors[rows] = real
     return dataclasses.replace(load, vectors=vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 

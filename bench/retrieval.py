@@ -134,14 +134,21 @@ def load(path: Path) -> list[Conversation]:
         ids: dict[str, uuid.UUID] = {}
         for key in sorted((k for k in talk if re.fullmatch(r"session_\d+", k)), key=lambda k: int(k[8:])):
             said = [_said(turn) for turn in talk[key]]
-            begun = dt.datetime.strptime(talk[f"{key}_date_time"].replace(",", ""), "%I:%M %p on %d %B %Y")
+            begun = dt.datetime.strptime(
+                talk[f"{key}_date_time"].replace(",", "") + " +0000", "%I:%M %p on %d %B %Y %z"
+            )
             for place, turn in enumerate(talk[key]):
-                near = [said[place + step] for step in (-1, 1, -2) if 0 <= place + step < len(said)]
-                before = place > 0
-                at = begun.replace(tzinfo=dt.UTC) + dt.timedelta(minutes=place)
+                near = [said[i] if 0 <= (i := place + step) < len(said) else "" for step in (-1, 1, -2)]
+                at = begun + dt.timedelta(minutes=place)
                 ids[turn["dia_id"]] = derived("bench", name, turn["dia_id"])
                 turns.append(
-                    Turn(ids[turn["dia_id"]], turn["speaker"], said[place], at, tuple(near if before else ["", *near]))
+                    Turn(
+                        ids[turn["dia_id"]],
+                        turn["speaker"],
+                        said[place],
+                        at,
+                        tuple(near),
+                    )
                 )
         questions = []
         for asked in entry["qa"]:
@@ -188,10 +195,14 @@ class Vectors:
 
 def store(db: Database, talk: Conversation, way: str, vectors: Vectors) -> None:
     """A conversation as memories. `full` is the product's way; the others leave something out."""
-    project, rows, texts = talk.project(way), [], []
+    project = talk.project(way)
+    rows: list[dict[str, Any]] = []
+    texts: list[str] = []
     for turn in talk.turns:
-        title, body = (f"{turn.speaker}: {turn.text}"[:160], turn.text) if way == "plain" else (turn.speaker, turn.text)
-        near = around(turn.near) if way in ("full", "words", "headed") else ""
+        title, body = (
+            (f"{turn.speaker}: {turn.text}"[:160], turn.text) if way == "plain" else (turn.speaker, turn.text)
+        )
+        near = around(*turn.near) if way in ("full", "words", "headed") else ""
         row = {
             "owner": db.owner_id,
             "id": derived("bench", str(turn.id), way),
@@ -204,12 +215,13 @@ def store(db: Database, talk: Conversation, way: str, vectors: Vectors) -> None:
             "at": turn.at,
         }
         rows.append(row)
-        known = row if turn.near[:1] != ("",) else row | {"around": ""}
-        text = embeddings.embedded_text(known | {"around": ""} if way == "words" else known)
+        text = embeddings.embedded_text(row | {"around": ""} if way == "words" else row)
         texts.append(f"context in {talk.name}, {turn.at:%B %Y}: {text}" if way == "headed" else text)
     with db.transaction() as conn:
         place = {"owner": db.owner_id, "id": project, "name": f"{talk.name} {way}", "now": talk.turns[0].at}
-        conn.execute("insert into project values (%(owner)s, %(id)s, %(name)s, %(name)s, '/', %(now)s)", place)
+        conn.execute(
+            "insert into project values (%(owner)s, %(id)s, %(name)s, %(name)s, '/', %(now)s)", place
+        )
         conn.cursor().executemany(
             "insert into memory (owner_id, id, layer, kind, project_id, title, body, terms, around, confidence, origin, author,"
             " content_hash, occurred_at, recorded_at, changed_at) values (%(owner)s, %(id)s, 'observation', 'context',"
@@ -220,7 +232,9 @@ def store(db: Database, talk: Conversation, way: str, vectors: Vectors) -> None:
     embeddings.add(db, MODEL, list(zip(ids, vectors.of(texts), strict=True)), talk.turns[-1].at)
 
 
-def found_by(db: Database, talk: Conversation, asked: Asked, way: Way, vector: list[float]) -> list[uuid.UUID]:
+def found_by(
+    db: Database, talk: Conversation, asked: Asked, way: Way, vector: list[float]
+) -> list[uuid.UUID]:
     """The ids a search gives, best first, as ids of turns in this way of storing."""
     question = product.Question(
         asked.text if way.words else "",
@@ -234,7 +248,9 @@ def found_by(db: Database, talk: Conversation, asked: Asked, way: Way, vector: l
     now = talk.turns[-1].at + dt.timedelta(days=1)
     if not (way.changed or way.by_rank or way.as_found):
         return [hit.memory.id for hit in product.search(db, question, now)]
-    args = product.arguments(question, product.read(question, now), now) | way.changed | {"owner": db.owner_id}
+    args = (
+        product.arguments(question, product.read(question, now), now) | way.changed | {"owner": db.owner_id}
+    )
     if way.by_rank:
         args["pool"] = 200
     with db.transaction() as conn:
@@ -252,7 +268,9 @@ class Scores:
 
     recall: dict[int, list[float]] = dataclasses.field(default_factory=lambda: collections.defaultdict(list))
     first: list[float] = dataclasses.field(default_factory=list)
-    category: dict[int, list[float]] = dataclasses.field(default_factory=lambda: collections.defaultdict(list))
+    category: dict[int, list[float]] = dataclasses.field(
+        default_factory=lambda: collections.defaultdict(list)
+    )
 
     def add(self, asked: Asked, right: set[uuid.UUID], ids: Sequence[uuid.UUID]) -> None:
         """One question's answer."""
@@ -331,7 +349,9 @@ def main() -> None:
         for talk in talks:
             for kind in sorted({way.store for way in ways}):
                 store(db, talk, kind, vectors)
-        print("recall@5 @10 @20, reciprocal rank | recall@10 by " + ", ".join(CATEGORIES.values()), flush=True)
+        print(
+            "recall@5 @10 @20, reciprocal rank | recall@10 by " + ", ".join(CATEGORIES.values()), flush=True
+        )
         for way in ways:
             for group, some in groups.items():
                 found[way.name, group] = measure(db, some, way, vectors)
@@ -341,7 +361,11 @@ def main() -> None:
     vectors.keep()
     both = [s for (name, _), s in found.items() if name == "both"]
     every = statistics.mean(r for s in both for r in s.recall[10])
-    more = {f"{n} {g} recall@10": round(s.at10(), 3) for (n, g), s in found.items() if n in ("words", "meaning", "both")}
+    more = {
+        f"{n} {g} recall@10": round(s.at10(), 3)
+        for (n, g), s in found.items()
+        if n in ("words", "meaning", "both")
+    }
     reciprocal = statistics.mean(r for s in both for r in s.first)
     result = Result(
         "retrieval",

@@ -148,7 +148,9 @@ def fill(conn: Connection, load: Load) -> None:
                 )  # fmt: skip
         with conn.cursor().copy("copy embedding from stdin") as copy:
             for i, vector in enumerate(load.vectors):
-                copy.write_row((OWNER, uuid.UUID(int=(2 << 64) + i), MODEL, Vector(vector).to_text(), b"x", NOW))
+                copy.write_row(
+                    (OWNER, uuid.UUID(int=(2 << 64) + i), MODEL, Vector(vector).to_text(), b"x", NOW)
+                )
     conn.execute("set maintenance_work_mem = '512MB'")
     conn.execute(row["made"].encode())
     conn.execute("vacuum analyze memory")
@@ -185,16 +187,15 @@ def timed(db: Database, asked: list[product.Question]) -> list[float]:
     return times
 
 
-NEAREST = product.statement(MODEL)
-
-
 def recall(db: Database, load: Load, project: int, asked: int) -> float:
     """How many of the ten nearest by an exact scan the index finds in a project, with the index forced."""
     members = np.flatnonzero(load.project == project)
     numbers = np.random.default_rng(project)
     shares = []
     with db.transaction() as conn:
-        conn.execute("select set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true)")
+        conn.execute(
+            "select set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true)"
+        )
         for row in numbers.choice(members, size=min(asked, len(members)), replace=False):
             vector = np.array(_near(load.vectors[row], numbers), np.float32)
             exact = members[np.argsort(-(load.vectors[members] @ vector))[:10]]
@@ -233,7 +234,8 @@ def main() -> None:
         with superuser(server) as conn:
             began = time.perf_counter()
             fill(conn, load)
-            print(f"loaded {rows:,} memories in {time.perf_counter() - began:.0f} s, projects of {sizes.max():,} to {sizes.min():,}")
+            took = time.perf_counter() - began
+            print(f"loaded {rows:,} memories in {took:.0f} s, projects of {sizes.max():,} to {sizes.min():,}")
         asked = questions(load, number)
         with role(server, "cems_reader") as db:
             timed(db, asked[:50])

@@ -10,6 +10,7 @@ import re
 
 Range = tuple[dt.datetime | None, dt.datetime | None]
 
+
 def _numbered(*names: str) -> dict[str, int]:
     """Each of the names separated by blanks, with its group's place from 1."""
     return {name: number for number, group in enumerate(names, 1) for name in group.split()}
@@ -49,14 +50,17 @@ _DATE = rf"""(?:
   | (?P<month_4>{_M})\b
   | (?P<year_4>(?:19|20)\d{{2}})\b
   | (?P<word>day\s+before\s+yesterday|yesterday|today|vorgestern|gestern|heute)\b
-  | (?P<which>last|this|past|previous|letzte[nrms]?|diese[nrms]?|vergangene[nrms]?)\s+(?P<unit>week|month|year|woche|monat|jahr)\b
+  | (?P<which>last|this|past|previous|letzte[nrms]?|diese[nrms]?|vergangene[nrms]?)
+    \s+(?P<unit>week|month|year|woche|monat|jahr)\b
   | (?:(?:last|past|letzte[nrms]?)\s+)?(?P<weekday>{_D})\b
 )"""
 _AGO = re.compile(
     rf"\b(?:(?:about|around|some)\s+)?(?:a\s+)?(?P<n>{_N})\s+(?P<u>{_U})\s+ago\b"
     rf"|\bvor\s+(?:etwa\s+)?(?P<n2>{_N})\s+(?P<u2>{_U})\b", re.I)  # fmt: skip
 _PAST = re.compile(
-    rf"\b(?:(?:in|over|during|within|for|in den)\s+)?(?:the\s+)?(?:last|past|letzten)\s+(?P<n>{_N})\s+(?P<u>{_U})\b", re.I)  # fmt: skip
+    rf"\b(?:(?:in|over|during|within|for|in den)\s+)?(?:the\s+)?(?:last|past|letzten)\s+(?P<n>{_N})\s+(?P<u>{_U})\b",
+    re.I,
+)
 _BESIDE = re.compile(
     rf"\b(?:in\s+|on\s+|during\s+)?(?:the\s+)?(?:(?P<n>{_N})\s+)?(?P<u>{_U}|weekend|{_D})\s+(?P<side>before|after)\s+"
     rf"(?P<date>{re.sub(r'[?]P<[a-z_0-9]+>', '?:', _DATE)})", re.I | re.X)  # fmt: skip
@@ -64,7 +68,10 @@ _RANGE = re.compile(
     rf"\b(?:between|from|zwischen|vom|von)\s+({re.sub(r'[?]P<[a-z_0-9]+>', '?:', _DATE)})\s+(?:and|to|until|und|bis)\s+"
     rf"({re.sub(r'[?]P<[a-z_0-9]+>', '?:', _DATE)})", re.I | re.X)  # fmt: skip
 _ONE = re.compile(
-    rf"\b(?:(?P<how>since|after|before|until|till|by|in|on|during|from|seit|nach|vor|bis|im|am|ab)\s+(?:the\s+)?)?{_DATE}", re.I | re.X)  # fmt: skip
+    r"\b(?:(?P<how>since|after|before|until|till|by|in|on|during|from|seit|nach|vor|bis|im|am|ab)\s+(?:the\s+)?)?"
+    + _DATE,
+    re.I | re.X,
+)
 _WHOLE = re.compile(_DATE, re.I | re.X)
 _ASKS = re.compile(
     r"\?|？|^\W*(?:what|when|where|which|who|whose|why|how|did|do|does|have|has|had|was|were|is|are|show|list|find|recall|remind"
@@ -181,9 +188,9 @@ def _span(match: re.Match[str], now: dt.datetime) -> tuple[dt.datetime, dt.datet
     if got["german"]:
         day, month, year = (int(p) for p in got["german"].split("."))
         return _calendar(_at(now, year, month, day), "day")
-    for month, day, year in (("month_1", "day_first", "year_1"), ("month_2", "day_last", "year_2")):
-        if got[month]:
-            return _calendar(_named(now, got[month], got[year], int(got[day])), "day")
+    for named, numbered, dated in (("month_1", "day_first", "year_1"), ("month_2", "day_last", "year_2")):
+        if got[named]:
+            return _calendar(_named(now, got[named], got[dated], int(got[numbered])), "day")
     if got["month_3"] or got["month_4"]:
         return _calendar(_named(now, got["month_3"] or got["month_4"], got["year_3"], 1), "month")
     if got["year_4"]:
@@ -194,7 +201,9 @@ def _span(match: re.Match[str], now: dt.datetime) -> tuple[dt.datetime, dt.datet
         return _calendar(_back(now, back, "day"), "day")
     if got["unit"]:
         unit = _UNITS[got["unit"].lower()]
-        return _calendar(now if got["which"].lower().startswith(("this", "diese")) else _back(now, 1, unit), unit)
+        return _calendar(
+            now if got["which"].lower().startswith(("this", "diese")) else _back(now, 1, unit), unit
+        )
     if got["weekday"]:
         back = (now.weekday() + 1 - _DAYS[got["weekday"].lower()]) % 7 or 7
         return _calendar(_back(now, back, "day"), "day")

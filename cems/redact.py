@@ -97,7 +97,7 @@ def _outside_ours(text: str, spans: Sequence[Span]) -> list[Span]:
 
 # --- what the user marked as private ------------------------------------------------------------------------
 
-_TAG = re.compile(r"<\s*(/?)\s*private(?![\w-])[^<>]*>?", re.IGNORECASE)
+_TAG = re.compile(r"<\s*+(/?+)\s*+private(?![\w-])[^<>]*+>?", re.IGNORECASE)
 
 
 def strip_private(text: str) -> str:

@@ -1,5 +1,5 @@
 """The settings: their names, defaults, limits and meaning, in one table. Each is taken from the environment, else from
-`config.toml` in CEMS_HOME, else from its default. `cems config` and the reference in docs are made from this table."""
+`config.toml` in CEMS_HOME, else from its default. `cems config` is made from this table."""
 
 from __future__ import annotations
 
@@ -220,11 +220,11 @@ def _pick(
     name = environment_name(field)
     if name in env:
         return env[name], name
-    if in_file is not None:
-        return in_file, f"config.toml: {field.metadata['toml']}"
     for other in field.metadata["also"]:
         if env.get(other):
             return env[other], other
+    if in_file is not None:
+        return in_file, f"config.toml: {field.metadata['toml']}"
     return None, ""
 
 

@@ -14,7 +14,7 @@ TERMS_LIMIT = 8000
 AROUND_LIMIT = 2000
 """Characters a memory keeps of what stood around it."""
 WORDS_LIMIT = 48
-"""Words of a question that are searched for: each costs some 0.2 ms where memories are many (measured here)."""
+"""Words of a question that are searched for; a longer text says no more about what it is about."""
 
 _TOKEN = re.compile(r"[^\W_]+(?:[._\-:/@#+][^\W_]+)*[+#]*", re.UNICODE)
 _PARTS = re.compile(r"[._\-:/@#+]+")
@@ -55,11 +55,12 @@ def memory_terms(title: str, body: str, files: Sequence[str] = (), at: dt.dateti
     return terms(title, body, *files, f"{at:%B %Y}" if at else "")
 
 
-def around(texts: Sequence[str]) -> str:
-    """What stood around a memory in its session, nearest first, within the limit; texts share it evenly."""
-    kept = [" ".join(text.split()) for text in texts if text.strip()]
-    share = AROUND_LIMIT // max(len(kept), 1) - 1
-    return "\n".join(text[:share] for text in kept)
+def around(before: str, *others: str) -> str:
+    """What stood around a memory in its session, within the limit, a line each: what was said just before it (the question
+    of its turn), which its vector knows too, then the rest, nearest first. They share the room evenly."""
+    lines = [" ".join(text.split()) for text in (before, *others)]
+    share = AROUND_LIMIT // len(lines) - 1
+    return "\n".join(line[:share] for line in lines).rstrip("\n")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,6 +8,7 @@ import dataclasses
 import datetime as dt
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from psycopg.types.json import Json, Jsonb
@@ -45,7 +46,8 @@ class Cursor:
     modified_ns: int = 0
     landed: int = 0
     skipped: dict[str, int] = dataclasses.field(default_factory=dict)
-    foreign_session: bool = False
+    state: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """What the reader of the next chunk needs of this one."""
 
 
 class NewProject(msgspec.Struct):
@@ -233,12 +235,12 @@ def claim(
     return Claimed(row["id"], lease, row["session_id"], row["attempts"], row["question"], lines)
 
 
-def free_claims(db: Database, machine: uuid.UUID) -> int:
+def free_claims(db: Database, machine: uuid.UUID, *, outage: bool = False) -> int:
     """Give back every batch that an observer of this machine holds; returns how many. For an observer that knows
     the one before it to be dead, or that lost its own claim with a connection. Whoever still works on one finds
-    it gone (LostRace)."""
+    it gone (LostRace). The attempt counts, unless an outage of the database ended it."""
     with db.transaction() as conn:
-        args = {"owner": db.owner_id, "machine": machine}
+        args = {"owner": db.owner_id, "machine": machine, "give_back": 1 if outage else 0}
         return conn.execute(SQL["ingest.free_claims"], args).rowcount
 
 
@@ -385,7 +387,7 @@ def _landed(landing: Landing) -> Row:
         "size": after.size,
         "inode": after.inode,
         "modified_ns": after.modified_ns,
-        "foreign_session": after.foreign_session,
+        "state": Jsonb(after.state),
         "skipped": Jsonb(after.skipped),
         "copies": after.skipped.get("copy", 0),
         "row_count": landing.row_count,

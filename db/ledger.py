@@ -28,7 +28,6 @@ SHORT_PAUSES = (dt.timedelta(seconds=30), dt.timedelta(minutes=2), dt.timedelta(
 """After the first failures that may pass: an overloaded or unreachable server. Then the long ones."""
 LONGEST_ASKED = dt.timedelta(minutes=15)
 """However long a provider asks to wait, it is asked again after this."""
-_WAITING = ("unavailable", "rate_limited", "quota_exhausted", "misconfigured", "bad_streak")
 _BAD = ("malformed", "blocked", "empty", "truncated")
 _STREAK = 5
 _STREAK_BATCHES = 3
@@ -95,9 +94,12 @@ def check(db: Database, purpose: str, caps: Caps, now: dt.datetime) -> None:
     assert used is not None
     for name, limit in (("calls", caps.calls), ("tokens", caps.tokens)):
         if used[name] >= limit:
-            raise LlmPaused(
-                purpose, f"today's cap of {limit:,} {name} is used", _midnight(now) + dt.timedelta(days=1)
+            reason = (
+                f"today's cap of {limit:,} {name} is used"
+                if limit
+                else f"the cap of {name} is 0: switched off"
             )
+            raise LlmPaused(purpose, reason, _midnight(now) + dt.timedelta(days=1))
 
 
 def today(db: Database, caps: Caps, now: dt.datetime) -> list[dict[str, Any]]:
@@ -156,7 +158,7 @@ def _judge(
     # Unusable answers are the batch's own matter, unless batch after batch gets them: then it is the provider's.
     streak = _run(latest, (*_BAD, "bad_streak"))
     batches = {row["batch_id"] for row in latest[:streak]} | {batch}
-    if streak + 1 >= _STREAK and len(batches) >= _STREAK_BATCHES:
+    if streak + 1 >= _STREAK and (batch is None or len(batches) >= _STREAK_BATCHES):
         return "bad_streak", now + _after(SHORT_PAUSES[2:] + LONG_PAUSES, _run(latest, ("bad_streak",)))
     return outcome, None
 

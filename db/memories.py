@@ -67,7 +67,10 @@ def _store_one(
     stored: Stored,
 ) -> None:
     digest = content_hash(seen.kind, seen.title, seen.body)
-    if conn.execute(SQL["memory.is_forgotten"], {"owner": owner, "content_hash": digest}).fetchone():
+    content = {"owner": owner, "content_hash": digest, "project": project}
+    if author == "hand":
+        conn.execute(SQL["memory.lift_tombstone"], content)
+    if conn.execute(SQL["memory.is_forgotten"], content).fetchone():
         stored.forgotten += 1
         return
     row = conn.execute(
@@ -106,6 +109,8 @@ def _store_one(
                 "now": now,
                 "files": list(seen.files),
                 "concepts": list(seen.concepts),
+                "confidence": seen.confidence,
+                "origin": seen.origin if seen.evidence else "user",
             },
         )
 
@@ -257,6 +262,7 @@ def _forget(conn: Connection, owner: uuid.UUID, memory: uuid.UUID, now: dt.datet
         raise NotFound(f"there is no memory {memory}")
     tombstone = {"content_hash": row["content_hash"], "project": row["project_id"]}
     conn.execute(SQL["memory.add_tombstone"], args | tombstone)
+    conn.execute(SQL["memory.drop_vectors"], args)
 
 
 def restore(db: Database, memory: uuid.UUID, now: dt.datetime) -> None:
@@ -265,9 +271,8 @@ def restore(db: Database, memory: uuid.UUID, now: dt.datetime) -> None:
         row = conn.execute(SQL["memory.restore"], {"owner": db.owner_id, "id": memory, "now": now}).fetchone()
         if row is None:
             raise NotFound(f"there is no memory {memory}")
-        conn.execute(
-            SQL["memory.drop_tombstone"], {"owner": db.owner_id, "content_hash": row["content_hash"]}
-        )
+        content = {"content_hash": row["content_hash"], "project": row["project_id"]}
+        conn.execute(SQL["memory.drop_tombstone"], {"owner": db.owner_id, **content})
 
 
 def erase(db: Database, memory: uuid.UUID, now: dt.datetime) -> None:

@@ -252,7 +252,7 @@ CREATE TABLE cems.transcript (
     modified_ns bigint DEFAULT 0 NOT NULL,
     landed integer DEFAULT 0 NOT NULL,
     skipped jsonb DEFAULT '{}'::jsonb NOT NULL,
-    foreign_session boolean DEFAULT false NOT NULL,
+    state jsonb DEFAULT '{}'::jsonb NOT NULL,
     last_landed_at timestamp with time zone,
     CONSTRAINT transcript_offset_check CHECK (("offset" >= 0))
 );
@@ -308,7 +308,7 @@ ALTER TABLE ONLY cems.set_aside
     ADD CONSTRAINT set_aside_pkey PRIMARY KEY (owner_id, id);
 
 ALTER TABLE ONLY cems.tombstone
-    ADD CONSTRAINT tombstone_pkey PRIMARY KEY (owner_id, content_hash);
+    ADD CONSTRAINT tombstone_owner_id_content_hash_project_id_key UNIQUE NULLS NOT DISTINCT (owner_id, content_hash, project_id);
 
 ALTER TABLE ONLY cems.transcript
     ADD CONSTRAINT transcript_owner_id_machine_id_path_key UNIQUE (owner_id, machine_id, path);
@@ -341,6 +341,8 @@ CREATE INDEX llm_call_purpose ON cems.llm_call USING btree (owner_id, purpose, s
 CREATE INDEX memory_counted ON cems.memory USING btree (owner_id, project_id) WHERE ((used_count > 0) OR (seen_count > 1) OR pinned);
 
 CREATE INDEX memory_files ON cems.memory USING gin (files);
+
+CREATE INDEX memory_live ON cems.memory USING btree (owner_id, project_id, occurred_at) INCLUDE (id, snoozed_until, kind, layer) WHERE ((forgotten_at IS NULL) AND (superseded_by IS NULL) AND (archived_at IS NULL));
 
 CREATE INDEX memory_project ON cems.memory USING btree (owner_id, project_id, occurred_at);
 
@@ -440,7 +442,9 @@ CREATE POLICY by_reader ON cems.llm_call FOR SELECT TO cems_reader USING ((owner
 
 CREATE POLICY by_reader ON cems.memory FOR SELECT TO cems_reader USING (((owner_id = (NULLIF(current_setting('cems.owner_id'::text, true), ''::text))::uuid) AND (forgotten_at IS NULL)));
 
-CREATE POLICY by_reader ON cems.memory_source FOR SELECT TO cems_reader USING ((owner_id = (NULLIF(current_setting('cems.owner_id'::text, true), ''::text))::uuid));
+CREATE POLICY by_reader ON cems.memory_source FOR SELECT TO cems_reader USING (((owner_id = (NULLIF(current_setting('cems.owner_id'::text, true), ''::text))::uuid) AND (EXISTS ( SELECT
+   FROM cems.memory m
+  WHERE ((m.owner_id = memory_source.owner_id) AND (m.id = memory_source.memory_id))))));
 
 CREATE POLICY by_reader ON cems.project FOR SELECT TO cems_reader USING ((owner_id = (NULLIF(current_setting('cems.owner_id'::text, true), ''::text))::uuid));
 

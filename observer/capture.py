@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import structlog
 
 from cems.clock import Clock
@@ -22,7 +23,7 @@ from db import ingest
 from db.connect import REFUSALS, Database
 from db.ingest import Cursor, Landing, SetAside
 from observer import tail
-from observer.land import Lines, Projects, Session
+from observer.land import Lines, Projects, Session, State
 from observer.records import decode
 from observer.scan import Found, scan
 from observer.tail import Chunk, TranscriptFile
@@ -117,6 +118,7 @@ class Capture:
                 path: _Seen(c, c.size, c.modified_ns, c.inode)
                 for path, c in ingest.cursors(self._db, self._machine).items()
             }
+        self._projects.look_again()
         before = self.report.lines_landed
         present = 0
         for root in self._roots:
@@ -172,7 +174,7 @@ class Capture:
     def _read(
         self, file: TranscriptFile, found: Found, seen: _Seen, once: bool, progress: Callable[[int], None]
     ) -> None:
-        start, generation = seen.cursor.offset, seen.cursor.generation
+        start = seen.cursor.offset
         quiet = seen.unchanged(found)
         if not quiet and found.size <= seen.searched_to:
             seen.searched_to = 0  # it did not grow: what was searched is something else by now
@@ -182,25 +184,24 @@ class Capture:
             # Looked at after each read, not once before all of them: a rewrite between two chunks would otherwise pass for
             # what was read, with all that the new content has before this place unseen.
             if start and not file.still_valid(seen.cursor):
-                log.info("transcript was rewritten; reading it again", transcript=str(seen.cursor.id))
-                start, generation, seen.searched_to = 0, seen.cursor.generation + 1, 0
-                self._states.pop(found.path, None)
-                self.report.rewound += 1
+                self._rewind(found, seen)
+                start = 0
                 continue
             seen.searched_to = searched_to
             length = chunk.too_long or len(chunk.data)
             if not length:
                 break
             consumed = chunk.data or file.last_bytes(start + length, tail.MARKER)
-            after = tail.advance(seen.cursor, start, consumed, length, generation)
+            after = tail.advance(seen.cursor, start, consumed, length, seen.cursor.generation)
             self._land(found, seen, after, chunk, start)
             start = after.offset
             self.report.bytes += length
             progress(length)
             if chunk.at_end:
                 break
-        if chunk.tail and (once or quiet) and seen.tail_size != found.size:
-            self._land_tail(found, seen, chunk.tail, start, generation)
+        if (once or quiet) and seen.tail_size != found.size:
+            if unfinished := chunk.tail or file.unfinished(start, seen.searched_to):
+                self._land_tail(found, seen, unfinished, start)
             seen.tail_size = found.size
         seen.size, seen.modified_ns, seen.inode = found.size, found.modified_ns, found.inode
 
@@ -237,10 +238,27 @@ class Capture:
         landing = Landing(seen.cursor, after, set_aside=[aside])
         self._commit(found, seen, landing, collections.Counter({aside.reason: 1}), lines)
 
-    def _land_tail(self, found: Found, seen: _Seen, unfinished: bytes, start: int, generation: int) -> None:
+    def _rewind(self, found: Found, seen: _Seen) -> None:
+        """Begin a new generation of a transcript that is no longer what was read: committed before anything is read again,
+        so that a restart does not find the same out once more."""
+        log.info("transcript was rewritten; reading it again", transcript=str(seen.cursor.id))
+        self._states.pop(found.path, None)
+        seen.searched_to = 0
+        blank = Cursor(seen.cursor.id, self._machine, found.path, seen.cursor.session_id)
+        rewound = dataclasses.replace(
+            blank,
+            generation=seen.cursor.generation + 1,
+            landed=seen.cursor.landed,
+            skipped=seen.cursor.skipped,
+        )
+        ingest.land(self._db, Landing(seen.cursor, rewound), self._clock.now())
+        seen.cursor = rewound
+        self.report.rewound += 1
+
+    def _land_tail(self, found: Found, seen: _Seen, unfinished: bytes, start: int) -> None:
         """Land a last line that has no newline yet but is whole. The cursor stays before it: when the newline comes the
         line is read again and is a copy."""
-        if seen.cursor.offset != start or seen.cursor.generation != generation:
+        if seen.cursor.offset != start:
             return
         lines = self._lines(found, seen.cursor)
         landing = Landing(seen.cursor, seen.cursor)
@@ -257,7 +275,7 @@ class Capture:
             inode=found.inode,
             modified_ns=found.modified_ns,
             skipped=dict(collections.Counter(landing.after.skipped) + skipped),
-            foreign_session=bool(lines.foreign),
+            state=msgspec.to_builtins(lines.state),
         )
         landed = ingest.land(self._db, landing, self._clock.now())
         copies = landing.row_count - landed
@@ -283,18 +301,12 @@ class Capture:
                 str(Path(found.path).parent),
                 self._machine,
             )
-            foreign = (
-                True
-                if cursor.foreign_session
-                else None
-                if cursor.offset == 0 or cursor.landed == 0
-                else False
-            )
+            fresh = cursor.offset == 0
             lines = Lines(
                 session,
                 self._redactor,
                 self._projects,
-                foreign=foreign,
+                State() if fresh else msgspec.convert(cursor.state, State),
                 recalled=lambda: ingest.recent_calls(self._db, cursor.id),
             )
             self._states[found.path] = lines

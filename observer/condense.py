@@ -7,6 +7,7 @@ import datetime as dt
 import hashlib
 import re
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
@@ -52,20 +53,31 @@ class Row(msgspec.Struct, gc=False):
     project_id: str = ""
 
 
+class Remembered(Protocol):
+    """What is remembered from chunk to chunk."""
+
+    version: str
+    queue: list[str]
+
+
 class Condenser:
     """Condenses one transcript's records in order. It remembers the transcript's recent tool calls, so that a result
     knows which tool it answers and what a secret file held is dropped; `recalled` is asked once for calls which
     landed before this process began."""
 
     def __init__(
-        self, redactor: Redactor, *, agent: bool, recalled: Callable[[], list[ToolUse]] = list
+        self,
+        redactor: Redactor,
+        state: Remembered,
+        *,
+        agent: bool,
+        recalled: Callable[[], list[ToolUse]] = list,
     ) -> None:
         self._keep = Keeper(redactor)
+        self._state = state
         self._agent = agent
         self._recalled: Callable[[], list[ToolUse]] | None = recalled
         self._calls: dict[str, tuple[str, bool]] = {}
-        self._queue: list[str] = []
-        self._version = ""
 
     def condense(self, record: Record) -> Row | str:
         """A row, or the name of the rule that skips the record."""
@@ -151,17 +163,17 @@ class Condenser:
 
     def _queue_operation(self, record: Record) -> Row | str:
         """A prompt typed while the assistant worked. Newer versions attach it; older ones only say that it left the queue."""
-        text = _queued_text(record.content)
+        text, state = _queued_text(record.content), self._state
         if record.operation == "enqueue" and text:
-            self._queue = [*self._queue[-_QUEUED:], text]
+            state.queue = [*state.queue[-_QUEUED:], self._keep.message([text], PROMPT_LIMIT)]
         elif record.operation == "popAll":
-            self._queue.clear()
-        elif record.operation == "dequeue" and self._queue:
-            self._queue.pop(0)
+            state.queue = []
+        elif record.operation == "dequeue":
+            state.queue = state.queue[1:]
         elif record.operation == "remove":
-            queued = self._queue.pop(0) if self._queue else ""
-            text = text or queued
-            if text and record.timestamp and _before(self._version, _ATTACHES_PROMPTS):
+            queued, state.queue = state.queue[:1], state.queue[1:]
+            text = text or "".join(queued)
+            if text and record.timestamp and _before(state.version, _ATTACHES_PROMPTS):
                 record.uuid = str(
                     derived("queued", record.sessionId or "", record.timestamp.isoformat(), text)
                 )
@@ -199,7 +211,7 @@ class Condenser:
         for block in blocks:
             name, secret = self._called(block.tool_use_id or "")
             text = _result_text(block.content)
-            if block.is_error and (said := said_on_refusal(text)):
+            if block.is_error and len(blocks) == 1 and (said := said_on_refusal(text)):
                 return self._prompt(record, [said])
             error = block.is_error is True
             failed = failed or error
@@ -240,7 +252,7 @@ class Condenser:
     ) -> Row:
         uuid = record.uuid or ""
         if record.version:
-            self._version = record.version
+            self._state.version = record.version[:40]
         at = moment(record.timestamp)
         return Row(
             uuid if _UUID.fullmatch(uuid) else str(record_uuid(sanitise(uuid))),
@@ -267,7 +279,7 @@ def _queued_text(raw: msgspec.Raw) -> str:
     """The words of a queue operation, which are a string or a list of blocks."""
     try:
         content = msgspec.json.decode(raw, type=str | list[Block] | None) if bytes(raw) else None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return ""
     if isinstance(content, list):
         return "\n".join(b.text for b in content if b.text)
@@ -284,7 +296,7 @@ def _copy_key(record: Record, at: dt.datetime, kind: str, text: str, tools: list
     millisecond, ids and length tell records apart; the beginning of the text is enough on top of them."""
     message_id = record.message.id if record.message else None
     ids = ",".join([t.id for t in tools]) if tools else ""
-    key = f"{kind}\x1f{int(at.timestamp() * 1000)}\x1f{message_id}\x1f{ids}\x1f{len(text)}\x1f{text[:256]}"
+    key = f"{kind}\x1f{int(at.timestamp() * 1000)}\x1f{message_id}\x1f{ids}\x1f{record.cwd}\x1f{len(text)}\x1f{text[:256]}"
     return hashlib.sha1(key.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()[:32]
 
 

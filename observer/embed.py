@@ -4,23 +4,26 @@ nothing waits for this, and an embedder that fails delays nothing else."""
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from collections.abc import Callable
 
 import structlog
 
 from cems.clock import Clock
-from cems.errors import ProviderError
+from cems.errors import BadAnswer, ProviderError
 from cems.models import Usage
 from cems.providers import Embedder, prices
 from cems.providers.usage import estimate_tokens, usage_of
 from db import embeddings, ledger
-from db.connect import Database
+from db.connect import Database, Row
 from db.ledger import Caps
 
 log = structlog.get_logger()
 PURPOSE = "embedding"
 REOPEN_AFTER = 3600.0
 """Seconds after which an embedder that could not be had is tried again."""
+MOST_UNFIT = 100
+"""Memories that an embedder may refuse before it is no longer asked."""
 CHUNK = 32
 """Memories embedded and stored in one go."""
 
@@ -37,6 +40,8 @@ class Embedding:
         self._open = opening
         self._opened: Embedder | None = None
         self._try_again = float("-inf")
+        self._chunk = CHUNK
+        self._unfit: list[uuid.UUID] = []
         self._clock = clock
         self._caps = caps
 
@@ -51,7 +56,7 @@ class Embedding:
             return False
         if embedder.needs_network:
             ledger.check(self._db, PURPOSE, self._caps, self._clock.now())
-        rows = embeddings.missing(self._db, embedder.model_id, CHUNK)
+        rows = embeddings.missing(self._db, embedder.model_id, self._chunk, self._unfit)
         if not rows:
             return False
         texts = [embeddings.embedded_text(row) for row in rows]
@@ -61,12 +66,22 @@ class Embedding:
         except ProviderError as error:
             log.warning("embedding failed; keywords serve meanwhile", reason=str(error))
             self._record(embedder, started, clock, usage_of(error), error)
-            return False
+            return isinstance(error, BadAnswer) and self._narrowed(rows)
+        self._chunk = min(CHUNK, self._chunk * 2)
         if embedder.needs_network:
             self._record(embedder, started, clock, Usage(input_tokens=sum(map(estimate_tokens, texts))), None)
         pairs = [(row["id"], vector) for row, vector in zip(rows, vectors, strict=True)]
         self.embedded += embeddings.add(self._db, embedder.model_id, pairs, self._clock.now())
         return True
+
+    def _narrowed(self, rows: list[Row]) -> bool:
+        """One text must not keep the others from their vectors: ask for fewer at a time, and leave out the one that is left
+        until the next start. False where too many are left out: then it is not the texts."""
+        if len(rows) > 1:
+            self._chunk = 1
+        else:
+            self._unfit.append(rows[0]["id"])
+        return len(self._unfit) <= MOST_UNFIT
 
     def ready(self) -> Embedder | None:
         """The embedder, opened when it is time to."""

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Mapping
 from uuid import UUID
 
-from cems.models import QUOTE_LIMIT, Evidence, Line
+from cems.models import ORIGINS, QUOTE_LIMIT, Evidence, Line
 
 MIN_QUOTE = 8
 """Characters; shorter quotes prove nothing."""
@@ -41,13 +41,14 @@ def verify(quote: str, line: Line) -> Evidence | None:
 
 def find(quote: str, lines: Mapping[UUID, Line], named: list[UUID]) -> list[Evidence]:
     """Evidence of a quote in the lines it names; where the quote stands in none of them, in any other line that holds it
-    word for word: a model that mixes up numbers still quoted something real."""
+    word for word: a model that mixes up numbers still quoted something real. Of several such lines the least trusted one
+    counts, because it may be what the others repeat."""
     for candidates in ([lines[u] for u in named if u in lines], list(lines.values())):
         found = [e for line in candidates if (e := verify(quote, line))]
         if found:
-            return found[:1]
+            return [max(found, key=lambda e: ORIGINS.index(e.origin))]
     return []
 
 
 def _plain(text: str) -> str:
-    return _SPACE.sub(" ", unicodedata.normalize("NFKC", text.translate(_LOOKALIKES))).casefold()
+    return _SPACE.sub(" ", unicodedata.normalize("NFKC", text.translate(_LOOKALIKES)))

@@ -38,6 +38,10 @@ class Projects:
         self._left_out: dict[str, bool] = {}
         self._known: dict[tuple[str | None, str | None], Project] = {}
 
+    def look_again(self) -> None:
+        """Forget what folders were: one may have become a repository since."""
+        self._known.clear()
+
     def of(self, cwd: str | None, session_root: str | None) -> Project:
         """The project of a record's folder; records without one belong to `unknown`."""
         key = (cwd, session_root)
@@ -86,6 +90,21 @@ class Session:
             return derived("session", str(self.machine), self.folder, self.name)
 
 
+class State(msgspec.Struct, omit_defaults=True):
+    """What a later chunk of a transcript needs of an earlier one; stored with the cursor, so a restart changes nothing."""
+
+    root: str | None = None
+    """The folder the session began in."""
+    cwd: str | None = None
+    """The folder of the newest record that names one; those that name none belong there."""
+    version: str = ""
+    foreign: bool | None = None
+    """Whether another tool's session; None until its first prompt."""
+    custom_title: bool = False
+    queue: list[str] = []
+    """Prompts typed while the assistant works, redacted."""
+
+
 class Lines:
     """One transcript's lines in order, chunk by chunk; keeps what a later chunk needs of an earlier one."""
 
@@ -94,23 +113,24 @@ class Lines:
         session: Session,
         redactor: Redactor,
         projects: Projects,
+        state: State | None = None,
         *,
-        foreign: bool | None,
-        recalled: Callable[[], list[ToolUse]],
+        recalled: Callable[[], list[ToolUse]] = list,
     ) -> None:
+        """Args:
+        state: what the chunk before this one left.
+        recalled: the transcript's recent tool calls, asked for once if they are needed.
+        """
         self.session = session
-        self.foreign = foreign
-        """Whether another tool's session; None until its first prompt."""
+        self.state = state or State()
         self._redactor = redactor
         self._projects = projects
-        self._condenser = Condenser(redactor, agent=session.agent is not None, recalled=recalled)
+        self._condenser = Condenser(redactor, self.state, agent=session.agent is not None, recalled=recalled)
         self._shown = Shown(from_start=False)
         self._main = str(session.id)
         self._sidechain = str(derived("agent", self._main, "sidechain"))
-        self._root: str | None = None
         self._entrypoint: str | None = None
         self._title: str | None = None
-        self._custom_title = False
 
     def take(self, data: bytes, offset: int, landing: Landing, now: dt.datetime) -> collections.Counter[str]:
         """Fill the landing with these whole lines; returns how many records each rule skipped."""
@@ -120,7 +140,7 @@ class Lines:
         cleared: set[str] = set()
         if offset == 0:
             self._shown = Shown(from_start=True)
-        condense = self._condenser.condense
+        state, condense, left_out = self.state, self._condenser.condense, self._projects.left_out
         for raw, size in _physical(data):
             records = decode(raw)
             if not records:
@@ -130,6 +150,11 @@ class Lines:
                 offset += size
                 continue
             for part, record in enumerate(records):
+                if record.cwd:
+                    state.cwd = record.cwd
+                if left_out(state.cwd):  # before anything of it is looked at
+                    skipped["excluded_project"] += 1
+                    continue
                 row = condense(record)
                 self._learn(raw, record, row)
                 if isinstance(row, str):
@@ -137,13 +162,10 @@ class Lines:
                     if row in ("no_uuid", "attachment"):
                         self._metadata(record, cleared)
                     continue
-                if self.foreign is None:
+                if state.foreign is None:
                     self._judge(record, row)
-                if self.foreign:
+                if state.foreign:
                     skipped["foreign_session"] += 1
-                    continue
-                if self._projects.left_out(row.cwd):
-                    skipped["excluded_project"] += 1
                     continue
                 row.offset, row.part, row.bytes = offset, part, size
                 rows.append(row)
@@ -152,7 +174,7 @@ class Lines:
             offset += size
         self._fill(landing, rows, now)
         showings, sayings = self._shown.take()
-        if not self.foreign:
+        if not state.foreign:
             landing.showings, landing.sayings = showings, sayings
         landing.set_aside = aside
         landing.cleared = sorted(cleared)
@@ -171,12 +193,12 @@ class Lines:
     def _judge(self, record: Record, row: Row) -> None:
         """Tell another tool's session by its first prompt."""
         if row.kind == "prompt":
-            self.foreign = is_foreign(record.entrypoint, record.cwd, row.text)
+            self.state.foreign = is_foreign(record.entrypoint, record.cwd, row.text)
 
     def _learn(self, raw: bytes, record: Record, row: Row | str) -> None:
         """Note what a record shows of the memories, or says after it was shown some."""
         nothing = isinstance(row, str) and MARK not in raw
-        if not nothing and not self.foreign and not self._projects.left_out(record.cwd):
+        if not nothing and not self.state.foreign:
             inside = record.isSidechain and self.session.agent is None
             session = self._sidechain if inside else self._main
             self._shown.see(raw, record, None if isinstance(row, str) else row, session)
@@ -189,22 +211,22 @@ class Lines:
                 cleared.add(record.session_id)
         elif record.type in _TITLES:
             title = record.customTitle or record.aiTitle or record.summary
-            if title and (record.customTitle or not self._custom_title):
-                self._custom_title = bool(record.customTitle)
+            if title and not self.state.foreign and (record.customTitle or not self.state.custom_title):
+                self.state.custom_title = bool(record.customTitle)
                 self._title = one_line(self._redactor.redact(title), 200)
 
     def _fill(self, landing: Landing, rows: list[Row], now: dt.datetime) -> None:
         """Give each row its session and project, and name those in the landing."""
-        here, inside = self._main, self._sidechain
+        here, inside, state = self._main, self._sidechain, self.state
         projects: dict[str, Project] = {}
         ids: dict[str | None, str] = {}
         spans: dict[str, list[Row]] = {}
         for row in rows:
-            if row.cwd and self._root is None:
-                self._root = row.cwd
+            if row.cwd and state.root is None:
+                state.root = row.cwd
             project_id = ids.get(row.cwd)
             if project_id is None:
-                found = self._projects.of(row.cwd or self._root, self._root)
+                found = self._projects.of(row.cwd or state.cwd, state.root)
                 project_id = ids[row.cwd] = str(found.id)
                 projects[project_id] = found
             row.project_id = project_id
@@ -214,7 +236,7 @@ class Lines:
             else:
                 spans[session] = [row]
         sessions = [self._span(session, own, now) for session, own in spans.items()]
-        if not rows and self._title:
+        if not rows and self._title and state.root:
             sessions = [self._new_session(here)]
         landing.rows = msgspec.json.encode(rows)
         landing.row_count = len(rows)
@@ -246,6 +268,8 @@ class Lines:
         )
 
     def _aside(self, raw: bytes, offset: int, size: int, reason: str) -> SetAside:
+        if self.state.foreign or self._projects.left_out(self.state.cwd):
+            return SetAside(offset, size, hashlib.blake2b(raw, digest_size=16).digest(), reason, "")
         excerpt = self._redactor.redact(raw[: EXCERPT_LIMIT * 2].decode("utf-8", "replace"))
         return SetAside(
             offset, size, hashlib.blake2b(raw, digest_size=16).digest(), reason, excerpt[:EXCERPT_LIMIT]

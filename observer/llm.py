@@ -123,6 +123,7 @@ def _one(
     turns: Sequence[Turn],
 ) -> Observation | str:
     """A checked observation, or why it is refused."""
+    carried = {turn.question.uuid for turn in turns if turn.carried and turn.question}
     evidence: dict[uuid.UUID, Evidence] = {}
     for claim in given.evidence[:6]:
         named = [numbers[claim.line]] if claim.line in numbers else []
@@ -133,15 +134,18 @@ def _one(
     title = one_line(sanitise(given.title), TITLE_LIMIT)
     if not title:
         return "no_title"
-    kept = list(evidence.values())
-    if given.kind == "preference":
-        kept = [e for e in kept if e.origin == "user"]
-        if not kept:
-            return "preference_without_user"
+    # What stands on two projects' lines belongs to the first one's: no memory crosses projects.
+    project = lines[next(iter(evidence))].project_id
+    kept = [e for e in evidence.values() if lines[e.line].project_id == project]
     origin = least_trusted([e.origin for e in kept])
+    if given.kind == "preference":
+        # A user's line beside somebody else's words would lend them the user's authority.
+        if origin != "user":
+            return "preference_without_user"
+        if all(e.line in carried for e in kept):
+            return "seen_before"
     times = [at for e in kept if (at := lines[e.line].at)]
-    turn = next(t for t in turns if any(line.uuid == kept[0].line for line in t.lines))
-    at = max(times) if times else turn.at
+    at = max(times) if times else turns[-1].at
     if at is None:
         return "no_time"
     return Observation(
@@ -153,5 +157,5 @@ def _one(
         confidence=min(given.confidence, TOOL_CONFIDENCE) if origin == "tool" else given.confidence,
         evidence=tuple(kept[:3]),
         occurred_at=at,
-        project_id=turn.project_id,
+        project_id=project,
     )

@@ -24,6 +24,8 @@ from observer.llm import OUTPUT_TOKENS, PURPOSE, LlmExtractor
 from observer.turns import Turn, turns_of
 
 log = structlog.get_logger()
+DEATHS = 30
+"""Attempts without an outcome, beyond those allowed, after which a batch is set aside."""
 RETRY_DELAYS = (0.0, 2.0, 10.0, 30.0)
 """Seconds before a batch with an unusable answer is tried again; the last one repeats."""
 
@@ -82,7 +84,12 @@ class Observing:
         if claimed is None:
             return False
         try:
-            self._observe(claimed)
+            if claimed.attempts > self._attempts + DEATHS:
+                # Each attempt ended with the process: something in this batch kills whoever observes it.
+                ingest.set_batch_aside(self._db, claimed, "the observer died with this batch again and again")
+                self.report.set_aside += 1
+            else:
+                self._observe(claimed)
         except LostRace:
             log.warning("batch finished by another observer", batch=str(claimed.id))
         return True
@@ -101,7 +108,7 @@ class Observing:
                 self._unusable(claimed, turns, BadAnswer(reason))
             return
         self.report.failed_calls += 1
-        if isinstance(error, BadAnswer) and waits is None:
+        if isinstance(error, BadAnswer):
             self._unusable(claimed, turns, error)
         else:
             # The provider's fault, not the batch's: the attempt does not count.

@@ -32,6 +32,8 @@ LONGEST_WAIT = 60.0
 """Seconds between two tries to reach a database that is away, at most."""
 DEBOUNCE = 0.5
 """Seconds after an event before looking, so that a burst is one look."""
+RETRY_WAIT = 60.0
+"""Seconds that a single run waits for a batch whose answer was unusable to be due again."""
 _RENEW = lease.HOLD.total_seconds() / 4
 
 
@@ -66,6 +68,8 @@ class Process:
         self._ours = threading.Event()
         """Set while the lease is held; what an observer before this one had claimed is free again then."""
         self._renewed = float("-inf")
+        # The lease is renewed at each look, so a longer poll interval does not make the looks rarer than that.
+        self._wait_time = min(settings.observer_poll_interval, _RENEW)
         self._paused_until: dt.datetime | None = None
 
     def shutdown(self) -> None:
@@ -113,6 +117,7 @@ class Process:
             progress(count)
 
         self._hold_lease()
+        self._ours.set()
         ingest.free_claims(self._db, self._machine)
         try:
             while (
@@ -122,6 +127,8 @@ class Process:
                 continue
             self._close_due(once=True)
             self._drain()
+            while (wait := self._until_due()) <= RETRY_WAIT and not self._stop.wait(wait):
+                self._drain()
         finally:
             with contextlib.suppress(*OUTAGES):
                 lease.release(self._db, self._lease, self._holder)
@@ -134,31 +141,32 @@ class Process:
         if after_outage:
             self._capture.forget_cursors()
         self.wake.clear()
+        if self._stop.is_set():  # asked to end just before the clear
+            return
         try:
             self._hold_lease()
+            if not self._ours.is_set():
+                ingest.free_claims(self._db, self._machine)
+                self._ours.set()
+            self._capture.run_pass(stop=self._stop, progress=lambda _bytes: self._hold_lease())
         except AlreadyRunning as error:
             if self._renewed == float("-inf"):
                 raise
             # The lease was lost while the database was away: stop working until it is ours again.
             log.error("another observer took over; waiting", reason=str(error))
             self._ours.clear()
-            self._renewed = (
-                float("-inf") if self._stop.wait(self._settings.observer_poll_interval) else -_RENEW
-            )
+            self._stop.wait(self._wait_time)
+            self._renewed = -_RENEW
             return
-        if not self._ours.is_set():
-            ingest.free_claims(self._db, self._machine)
-            self._ours.set()
-        self._capture.run_pass(stop=self._stop, progress=lambda _bytes: self._hold_lease())
         if self._ready:
             ready, self._ready = self._ready, None
             ready()
         if self._close_due():
             self._to_observe.set()
         before = self._clock.now()
-        if self.wake.wait(self._settings.observer_poll_interval):
+        if self.wake.wait(self._wait_time):
             self._stop.wait(DEBOUNCE)
-        slept = (self._clock.now() - before).total_seconds() - self._settings.observer_poll_interval
+        slept = (self._clock.now() - before).total_seconds() - self._wait_time
         if slept > LONGEST_WAIT:
             log.info("the machine slept; looking at everything", seconds=round(slept))
 
@@ -194,16 +202,17 @@ class Process:
     def _observe_round(self, after_outage: bool) -> None:
         self._ours.wait()
         if after_outage:
-            ingest.free_claims(self._db, self._machine)
+            ingest.free_claims(self._db, self._machine, outage=True)
         self._to_observe.clear()
-        wait = self._drain()
-        self._to_observe.wait(wait)
+        if self._stop.is_set():  # asked to end just before the clear
+            return
+        self._to_observe.wait(self._drain())
 
     def _drain(self) -> float:
         """Observe what is due and embed what came out; returns seconds until something may be due again."""
         wait = self._settings.observer_poll_interval
         try:
-            while not self._stop.is_set() and self._observing.run_one():
+            while self._working() and self._observing.run_one():
                 continue
             self._paused_until = None
         except LlmPaused as paused:
@@ -213,14 +222,20 @@ class Process:
             wait = min(wait, max(0.1, (paused.until - self._clock.now()).total_seconds()))
         if self._embedding:
             try:
-                while not self._stop.is_set() and self._embedding.run_one():
+                while self._working() and self._embedding.run_one():
                     continue
             except LlmPaused as paused:
                 log.info("embedding waits", reason=paused.reason, until=paused.until.isoformat())
+        return min(wait, self._until_due())
+
+    def _until_due(self) -> float:
+        """Seconds until the next batch can be observed; endless where none waits, or calls are paused."""
         due = ingest.next_due(self._db) if self._paused_until is None else None
-        if due is not None:
-            wait = min(wait, max(0.05, (due - self._clock.now()).total_seconds()))
-        return wait
+        return float("inf") if due is None else max(0.05, (due - self._clock.now()).total_seconds())
+
+    def _working(self) -> bool:
+        """Whether to go on: not asked to end, and the lease not lost."""
+        return self._ours.is_set() and not self._stop.is_set()
 
     # ---- both
 

@@ -26,7 +26,7 @@ something differently, and could it not learn this in a minute from the code, gi
 Worth remembering:
 - preference: a rule of the USER about how to work that still holds when this task is done ("always use uv", "from now on \
 no emoji", "only between 6 and 8", "DNS is Jonas' job", "tests are not negotiable"), in any language. Only the user's own \
-words make one. An instruction for this task alone is not one.
+words make one, so its evidence is USER lines only. An instruction for this task alone is not one.
 - decision: names the option that was rejected and why the other was chosen. A feature or default the user simply asked for \
 is not one.
 - deadend: something that was tried and failed or was reverted, and why, and what to do instead if that was said.

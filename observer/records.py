@@ -119,9 +119,12 @@ def decode(raw: bytes | memoryview) -> list[Record]:
     try:
         if b"\\u0000" not in raw:  # the one escape that is valid JSON and no text of Postgres
             return [_decoder.decode(raw)]
-    except msgspec.DecodeError:  # ValidationError is one too: a field has a type of its own
+    except (msgspec.DecodeError, RecursionError):  # ValidationError is one too: a field has a type of its own
         pass
-    return _recover(raw)
+    try:
+        return _recover(raw)
+    except RecursionError:  # nested deeper than anything real
+        return []
 
 
 def _recover(raw: bytes) -> list[Record]:
@@ -236,5 +239,5 @@ def decode_whole(raw: bytes) -> bool:
     """Whether these bytes are exactly one JSON object with a uuid: then no later byte can belong to it."""
     try:
         return bool(_decoder.decode(raw).uuid)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return False

@@ -36,8 +36,11 @@ def record_shows_secret(record: Record) -> bool:
 
 
 def _command_prints_secret(command: str) -> bool:
-    return any(
-        words[0].rpartition("/")[2] in _PRINTING and any(is_secret(w.strip("\"'`()<>")) for w in words[1:])
-        for part in _SHELL_PARTS.split(command[:4000])
-        if (words := part.split())
-    )
+    for part in _SHELL_PARTS.split(command[:4000]):
+        words = part.split()
+        # Behind `VAR=1`, `ssh host`, `docker exec c` the printing command is not the first word.
+        if any(w.rpartition("/")[2] in _PRINTING for w in words) and any(
+            is_secret(w.strip("\"'`()<>")) for w in words
+        ):
+            return True
+    return False

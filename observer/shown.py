@@ -126,7 +126,7 @@ def _given(raw: bytes) -> Iterator[str]:
     """The texts of a record in which recall gives something: a hook's output in any of its shapes, and reminders."""
     try:
         whole = msgspec.json.decode(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return
     if not isinstance(whole, dict):
         return
@@ -150,7 +150,7 @@ def _strings(value: Any, depth: int = 0) -> Iterator[str]:
         if value.lstrip().startswith("{") and depth < 4:
             try:
                 value = msgspec.json.decode(value)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 yield value
             else:
                 yield from _strings(value, depth + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import fnmatch
 import random
 import threading
@@ -93,6 +94,7 @@ def process(
         attempts=settings.extraction_attempts,
         caps=caps,
         machine=home.machine_id(settings.home),
+        lease_time=dt.timedelta(seconds=max(300.0, 2 * settings.llm_timeout + 60)),
     )
     embedding = None
     if settings.embedder != "none":

@@ -97,6 +97,11 @@ class TranscriptFile:
             position += len(piece)
         return -position
 
+    def unfinished(self, offset: int, searched_to: int) -> bytes:
+        """An unfinished last line longer than a chunk, up to the limit of a line; empty where there is none."""
+        length = searched_to - offset
+        return self._read(offset, length) if 0 < length <= LINE_LIMIT else b""
+
     def last_bytes(self, end: int, length: int) -> bytes:
         """The bytes before `end`; for the marker of a line that is stepped over."""
         return self._read(max(0, end - length), min(end, length))

@@ -6,6 +6,7 @@ import msgspec
 
 from cems.models import ToolUse
 from observer.records import Block
+from observer.secret_results import is_secret
 
 COMMAND_LIMIT = 1000
 DETAIL_LIMIT = 500
@@ -39,7 +40,9 @@ def summarise(block: Block) -> ToolUse:
     """What is kept of a tool_use block; its texts are whole and not redacted yet."""
     name = block.name or ""
     given = _read(block.input)
-    files = tuple(f for f in (given.file_path, given.notebook_path) if f)
+    # `path` is mostly a folder that was searched; a file of secrets there must be known as one.
+    path = given.path if given.path and is_secret(given.path) else None
+    files = tuple(f for f in (given.file_path, given.notebook_path, path) if f)
     changes = name in _CHANGING
     if changes:
         detail = given.new_string or given.new_source or given.content or ""
@@ -64,17 +67,17 @@ def _read(raw: msgspec.Raw) -> _Input:
         return _Input()
     try:
         return _decoder.decode(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         pass
     given = _Input()
     try:
         fields = _generic.decode(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return given
     for name in _Input.__struct_fields__:
         if name in fields:
             try:
                 setattr(given, name, msgspec.json.decode(fields[name], type=str))
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 continue
     return given

@@ -17,7 +17,12 @@ _MEMORY_INPUT = re.compile(r"\A<user-memory-input>(.*?)</user-memory-input>", re
 _IDE_BLOCK = re.compile(
     r"\A<ide_(?:opened_file|selection|diagnostics)>.*?</ide_(?:opened_file|selection|diagnostics)>\s*", re.S
 )
-_SAID = re.compile(r"the user said:\s*\n(.+)\Z", re.S)
+# Claude Code's own words for a refusal; the same phrase inside a tool's output is only output.
+_SAID = re.compile(
+    r"\A(?:Error:\s*)?The user doesn't want to (?:proceed with this tool use|take this action right now)\b[^\n]*"
+    r"the user said:\s*\n(.+)\Z",
+    re.S,
+)
 
 # (start of the whole text, reason it is skipped)
 _SKIPPED: tuple[tuple[str, str], ...] = (
@@ -91,7 +96,7 @@ def strip_injected(text: str) -> str:
 
 def said_on_refusal(result: str) -> str:
     """The words a user gave when refusing a tool call, or an empty text."""
-    if "the user said:" in result and (match := _SAID.search(result)):
+    if "the user said:" in result and (match := _SAID.match(result)):
         return match[1].strip()
     return ""
 

@@ -34,7 +34,7 @@ def lines_of(path: Path, agent: str | None = None) -> tuple[list[Line], collecti
     import datetime as dt
 
     session = Session(path.stem, agent, str(path.parent), MACHINE)
-    reader = Lines(session, Redactor(b"k" * 32), Projects(MACHINE), foreign=None, recalled=list)
+    reader = Lines(session, Redactor(b"k" * 32), Projects(MACHINE))
     cursor = Cursor(uuid.uuid4(), MACHINE, str(path), session.id)
     landing = Landing(cursor, cursor)
     data = path.read_bytes()

@@ -59,7 +59,7 @@ def sample(settings: Settings, disk: Disk, machine: uuid.UUID) -> Sample:
         if total >= SAMPLE_BYTES or time.monotonic() - began > SAMPLE_SECONDS:
             break
         session = Session(one.found.session or Path(one.found.path).stem, one.found.agent, "", machine)
-        lines = Lines(session, redactor, Projects(machine), foreign=False, recalled=list)
+        lines = Lines(session, redactor, Projects(machine))
         cursor = Cursor(uuid.UUID(int=0), machine, one.found.path, session.id)
         try:
             with TranscriptFile(Path(one.found.path)) as file:

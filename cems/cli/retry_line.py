@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from cems import home
 from cems.errors import LostRace
 from cems.redact import Redactor
@@ -17,7 +19,7 @@ from db import ingest, set_aside
 from db.connect import Database
 from db.ingest import Landing
 from observer import start
-from observer.land import EXCERPT_LIMIT, Lines, Projects, Session
+from observer.land import EXCERPT_LIMIT, Lines, Projects, Session, State
 from observer.records import decode
 from observer.tail import LINE_LIMIT, TranscriptFile
 
@@ -48,7 +50,7 @@ def retry(
         session = Session(row["session"] or path.stem, row["agent"], str(path.parent), row["machine_id"])
         redactor = Redactor(home.redaction_key(settings.home))
         projects = Projects(row["machine_id"], start.excluder(settings))
-        lines = Lines(session, redactor, projects, foreign=cursor.foreign_session, recalled=list)
+        lines = Lines(session, redactor, projects, msgspec.convert(cursor.state, State))
         landing = Landing(cursor, cursor)
         lines.take(raw + b"\n", row["offset"], landing, now)
         try:

@@ -49,7 +49,8 @@ create table transcript (
     modified_ns bigint not null default 0,
     landed integer not null default 0,
     skipped jsonb not null default '{}',
-    foreign_session boolean not null default false,
+    -- What the reader of the next chunk needs of this one: see observer/land.py.
+    state jsonb not null default '{}',
     last_landed_at timestamptz,
     primary key (owner_id, id),
     unique (owner_id, machine_id, path)
@@ -207,7 +208,7 @@ create table tombstone (
     project_id uuid,
     memory_id uuid not null,
     created_at timestamptz not null,
-    primary key (owner_id, content_hash)
+    unique nulls not distinct (owner_id, content_hash, project_id)
 );
 
 -- Models live side by side; each has its own partial index. A vector is a unit vector or it is refused.
@@ -283,7 +284,8 @@ create policy by_reader on session for select to cems_reader
 create policy by_reader on memory for select to cems_reader
     using (owner_id = nullif(current_setting('cems.owner_id', true), '')::uuid and forgotten_at is null);
 create policy by_reader on memory_source for select to cems_reader
-    using (owner_id = nullif(current_setting('cems.owner_id', true), '')::uuid);
+    using (owner_id = nullif(current_setting('cems.owner_id', true), '')::uuid
+           and exists (select from memory m where m.owner_id = memory_source.owner_id and m.id = memory_id));
 create policy by_reader on embedding for select to cems_reader
     using (owner_id = nullif(current_setting('cems.owner_id', true), '')::uuid);
 create policy by_reader on llm_call for select to cems_reader

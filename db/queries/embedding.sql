@@ -3,7 +3,7 @@
 -- name: missing
 select m.id, m.kind, m.title, m.body, m.occurred_at, p.name as project, m.content_hash
 from memory m left join project p on p.owner_id = m.owner_id and p.id = m.project_id
-where m.owner_id = %(owner)s and m.forgotten_at is null
+where m.owner_id = %(owner)s and m.forgotten_at is null and m.id <> all(%(besides)s::uuid[])
   and not exists (select from embedding e where e.owner_id = m.owner_id and e.memory_id = m.id and e.model_id = %(model)s)
 order by m.id desc limit %(limit)s;
 

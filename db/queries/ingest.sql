@@ -2,12 +2,12 @@
 
 -- name: transcripts
 select id, machine_id, path, session_id, generation, "offset", head, head_length, marker, marker_length, size, inode,
-       modified_ns, landed, skipped, foreign_session
+       modified_ns, landed, skipped, state
 from transcript where owner_id = %(owner)s and machine_id = %(machine)s;
 
 -- name: transcript
 select id, machine_id, path, session_id, generation, "offset", head, head_length, marker, marker_length, size, inode,
-       modified_ns, landed, skipped, foreign_session
+       modified_ns, landed, skipped, state
 from transcript where owner_id = %(owner)s and id = %(id)s;
 
 -- name: land
@@ -46,13 +46,13 @@ with projects as (
     select count(*)::integer as landed from lines
 )
 insert into transcript (owner_id, id, machine_id, path, session_id, generation, "offset", head, head_length, marker,
-                        marker_length, size, inode, modified_ns, skipped, foreign_session, landed, last_landed_at)
+                        marker_length, size, inode, modified_ns, skipped, state, landed, last_landed_at)
 select %(owner)s, %(id)s, %(machine)s, %(path)s, %(session)s, %(generation)s, %(offset)s, %(head)s, %(head_length)s,
        %(marker)s, %(marker_length)s, %(size)s, %(inode)s, %(modified_ns)s,
        case when landed < %(row_count)s
             then %(skipped)s::jsonb || jsonb_build_object('copy', %(copies)s::integer + %(row_count)s - landed)
             else %(skipped)s::jsonb end,
-       %(foreign_session)s, landed, %(now)s
+       %(state)s::jsonb, landed, %(now)s
 from counted
 where (%(old_generation)s = 0 and %(old_offset)s = 0)
    or exists (select from transcript where owner_id = %(owner)s and id = %(id)s)
@@ -60,7 +60,7 @@ on conflict (owner_id, id) do update set
     generation = excluded.generation, "offset" = excluded."offset", head = excluded.head,
     head_length = excluded.head_length, marker = excluded.marker, marker_length = excluded.marker_length,
     size = excluded.size, inode = excluded.inode, modified_ns = excluded.modified_ns, skipped = excluded.skipped,
-    foreign_session = excluded.foreign_session, landed = transcript.landed + excluded.landed,
+    state = excluded.state, landed = transcript.landed + excluded.landed,
     last_landed_at = excluded.last_landed_at
 where transcript.generation = %(old_generation)s and transcript."offset" = %(old_offset)s
 returning (select landed from counted) as landed;
@@ -118,12 +118,12 @@ where owner_id = %(owner)s and id = (
     where owner_id = %(owner)s and status = 'pending'
       and (not_before <= %(now)s or not_before > %(now)s + interval '1 hour')
       and (leased_until is null or leased_until <= %(now)s or leased_until > %(now)s + 2 * %(lease_time)s)
-    order by id limit 1 for update skip locked)
+    order by attempts, id limit 1 for update skip locked) -- what failed before lets the others go first
 returning id, session_id, attempts, question, closed_by;
 
 -- name: free_claims
--- The attempt is given back: nothing came out of it that speaks against the batch.
-update batch set lease_id = null, leased_until = null, attempts = attempts - 1
+-- The attempt counts, unless it is known that only the database was away: the batch may be what ended the process.
+update batch set lease_id = null, leased_until = null, attempts = attempts - %(give_back)s
 where owner_id = %(owner)s and status = 'pending' and leased_by = %(machine)s and lease_id is not null;
 
 -- name: batch_lines

@@ -9,7 +9,9 @@ values (%(owner)s, %(id)s, %(purpose)s, %(model)s, %(started_at)s, %(millisecond
 -- name: used_since
 select count(*)::integer as calls,
        coalesce(sum(input_tokens + output_tokens + thought_tokens), 0)::bigint as tokens
-from llm_call where owner_id = %(owner)s and purpose = %(purpose)s and started_at >= %(since)s;
+from llm_call
+where owner_id = %(owner)s and purpose = %(purpose)s and started_at >= %(since)s
+  and started_at <= %(now)s + interval '1 hour'; -- later ones are of a clock that was set back since
 
 -- name: latest
 select outcome, error, resume_at, batch_id, started_at from llm_call

@@ -1,7 +1,10 @@
 -- Memories: stored by the observer and by hand; listed, shown, forgotten, restored and erased by the command line.
 
 -- name: is_forgotten
-select 1 from tombstone where owner_id = %(owner)s and content_hash = %(content_hash)s;
+-- What was forgotten where it held everywhere is forgotten in every project.
+select 1 from tombstone
+where owner_id = %(owner)s and content_hash = %(content_hash)s
+  and (project_id is null or project_id is not distinct from %(project)s);
 
 -- name: store
 insert into memory (owner_id, id, layer, kind, project_id, title, body, terms, concepts, files, confidence, origin, author,
@@ -19,7 +22,11 @@ values (%(owner)s, %(id)s, %(memory)s, %(line)s, %(session)s, %(quote)s, %(origi
 on conflict do nothing;
 
 -- name: seen_again
+-- Said again by somebody more trusted, it can be trusted more; never less.
 update memory set seen_count = seen_count + 1, changed_at = %(now)s,
+    confidence = greatest(confidence, %(confidence)s),
+    origin = case when 'user' in (origin, %(origin)s) then 'user' when 'assistant' in (origin, %(origin)s) then 'assistant'
+                  else 'tool' end,
     files = array(select distinct f from unnest(files || %(files)s::text[]) f order by f limit 20),
     concepts = array(select distinct c from unnest(concepts || %(concepts)s::text[]) c order by c limit 20)
 where owner_id = %(owner)s and id = %(id)s;
@@ -82,10 +89,17 @@ values (%(owner)s, %(content_hash)s, %(project)s, %(id)s, %(now)s) on conflict d
 
 -- name: restore
 update memory set forgotten_at = null, archived_at = null, snoozed_until = null, changed_at = %(now)s
-where owner_id = %(owner)s and id = %(id)s returning content_hash;
+where owner_id = %(owner)s and id = %(id)s returning content_hash, project_id;
+
+-- name: lift_tombstone
+-- What was erased, a person may write down again; what is only forgotten is restored instead.
+delete from tombstone t
+where t.owner_id = %(owner)s and t.content_hash = %(content_hash)s and not exists (
+    select from memory m where m.owner_id = t.owner_id and m.content_hash = t.content_hash and m.forgotten_at is not null);
 
 -- name: drop_tombstone
-delete from tombstone where owner_id = %(owner)s and content_hash = %(content_hash)s;
+delete from tombstone
+where owner_id = %(owner)s and content_hash = %(content_hash)s and project_id is not distinct from %(project)s;
 
 -- name: erase_lines
 -- The text of the lines an erased memory quotes goes with it.
@@ -94,8 +108,18 @@ where owner_id = %(owner)s and uuid in (
     select line_uuid from memory_source where owner_id = %(owner)s and memory_id = %(id)s and line_uuid is not null);
 
 -- name: erase_superseded_links
-update memory set superseded_by = null, archived_at = coalesce(archived_at, %(now)s)
-where owner_id = %(owner)s and superseded_by = %(id)s;
+-- What it had superseded is archived; where the same content lives on in another memory, that one supersedes it now.
+update memory m set archived_at = coalesce(m.archived_at, %(now)s), superseded_by = (
+    select o.id from memory o
+    where o.owner_id = m.owner_id and o.project_id is not distinct from m.project_id and o.kind = m.kind
+      and o.content_hash = m.content_hash and o.layer = m.layer and o.superseded_by is null and o.forgotten_at is null
+      and o.id not in (m.id, %(id)s)
+    order by o.id limit 1)
+where m.owner_id = %(owner)s and m.superseded_by = %(id)s;
+
+-- name: drop_vectors
+-- Vectors are made anew when a memory is restored; a forgotten one keeps nothing that a reader sees.
+delete from embedding where owner_id = %(owner)s and memory_id = %(id)s;
 
 -- name: erase
 delete from memory where owner_id = %(owner)s and id = %(id)s;

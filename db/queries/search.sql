@@ -49,7 +49,7 @@ with lively as not materialized (
                  (select string_agg(quote_literal(lexeme), ' | ')::tsquery
                   from unnest(tsvector_to_array(to_tsvector('english', t) || to_tsvector('simple', t))) lexeme
                   where position('\' in lexeme) = 0) as query
-          from unnest(%(words)s::text[], %(identifiers)s::boolean[]) with ordinality as given (t, i, o)) w
+          from unnest(%(words)s::text[], %(identifiers)s::boolean[]) with ordinality as given (t, i, o) offset 0) w
     cross join lateral (select count(*) as n, count(*) filter (where s.search @@ w.query) as df from sample s) seen
     where w.query is not null
 ), asked as materialized (

@@ -141,7 +141,7 @@ def test_case_P28_the_project_comes_from_the_record(
     found = [names[row["project_id"]] for row in landed(sql)]
     assert found[:3] == ["git:example.org/me/shop", "git:example.org/me/shop", "git:example.org/me/bank"]
     assert found[3].endswith(":/nowhere/else")
-    assert found[4] == found[0], "a record without a folder belongs where its session began"
+    assert found[4] == found[3], "a record without a folder belongs where the record before it was"
 
 
 def test_case_P22_one_message_over_several_lines_is_one_turn(
