@@ -248,9 +248,8 @@ def found_by(
     now = talk.turns[-1].at + dt.timedelta(days=1)
     if not (way.changed or way.by_rank or way.as_found):
         return [hit.memory.id for hit in product.search(db, question, now)]
-    args = (
-        product.arguments(question, product.read(question, now), now) | way.changed | {"owner": db.owner_id}
-    )
+    args = product.arguments(question, product.read(question, now), now)
+    args.update(way.changed, owner=db.owner_id)
     if way.by_rank:
         args["pool"] = 200
     with db.transaction() as conn:

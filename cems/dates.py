@@ -121,6 +121,8 @@ def _between(match: re.Match[str], now: dt.datetime) -> Range | None:
 
 def _beside(match: re.Match[str], now: dt.datetime) -> Range | None:
     """A week or so before or after a date, the date's own day included: it is where one would tell of it."""
+    if match["date"].lower() == "yesterday":
+        return None  # "the day before yesterday" is one expression
     date = _WHOLE.fullmatch(match["date"])
     span = _span(date, now) if date else None
     if span is None:

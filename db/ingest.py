@@ -154,11 +154,11 @@ def land(db: Database, landing: Landing, now: dt.datetime) -> int:
     return int(row["landed"])
 
 
-def recent_calls(db: Database, transcript: uuid.UUID) -> list[ToolUse]:
+def recent_calls(db: Database, transcript: uuid.UUID, session: uuid.UUID) -> list[ToolUse]:
     """A transcript's newest tool calls, for results that come after a restart."""
     with db.transaction() as conn:
         rows = conn.execute(
-            SQL["ingest.recent_calls"], {"owner": db.owner_id, "transcript": transcript}
+            SQL["ingest.recent_calls"], {"owner": db.owner_id, "transcript": transcript, "session": session}
         ).fetchall()
     return [use for row in rows for use in msgspec.convert(row["tools"], list[ToolUse])]
 

@@ -176,7 +176,10 @@ def arguments(question: Question, reading: dates.Reading, now: dt.datetime) -> d
     timed = reading.since is not None or reading.until is not None or reading.latest
     listing = timed and all(word.text in _ABOUT_TIME for word in asked)
     scale = SCALES.get(question.model_id or "", OTHER_SCALE)
-    file = sanitise(question.file) if question.file is not None else None
+    kind, layer, concept, file = (
+        sanitise(value) if value is not None else None
+        for value in (question.kind, question.layer, question.concept, question.file)
+    )
     return {
         **TUNING,
         "words": [] if listing else [word.text for word in asked],
@@ -188,9 +191,9 @@ def arguments(question: Question, reading: dates.Reading, now: dt.datetime) -> d
         "zero": scale.zero,
         "words_meaning_floor": scale.zero,
         "projects": list(question.projects) if question.projects is not None else None,
-        "kind": question.kind,
-        "layer": question.layer,
-        "concept": question.concept,
+        "kind": kind,
+        "layer": layer,
+        "concept": concept,
         "file": file,
         "file_end": file.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") if file else None,
         "since": question.since or reading.since,

@@ -307,7 +307,7 @@ class Capture:
                 self._redactor,
                 self._projects,
                 State() if fresh else msgspec.convert(cursor.state, State),
-                recalled=lambda: ingest.recent_calls(self._db, cursor.id),
+                recalled=lambda: ingest.recent_calls(self._db, cursor.id, session.id),
             )
             self._states[found.path] = lines
             if len(self._states) > _STATES:

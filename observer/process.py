@@ -250,7 +250,7 @@ class Process:
                 failures += 1
                 if failures == 1:
                     log.warning(
-                        "degraded: the database does not answer; waiting",
+                        "degraded: the database does not answer, or is locked or full; waiting",
                         thread=name,
                         reason=type(error).__name__,
                     )

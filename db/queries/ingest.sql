@@ -72,13 +72,13 @@ values (%(owner)s, %(id)s, %(transcript)s, %(generation)s, %(offset)s, %(length)
 on conflict do nothing;
 
 -- name: end_sessions_of
--- Sessions of the same folder which the process that now starts a cleared session was in before.
+-- Sessions, by name, which the process that now starts a cleared session was in before.
 update session set ended_at = %(now)s
 where owner_id = %(owner)s and id <> %(session)s and ended_at is null and name = any(%(names)s);
 
 -- name: recent_calls
 select tools from line
-where owner_id = %(owner)s and transcript_id = %(transcript)s and kind in ('call', 'answer') and tools is not null
+where owner_id = %(owner)s and session_id = %(session)s and transcript_id = %(transcript)s and kind in ('call', 'answer') and tools is not null
 order by generation desc, "offset" desc, part desc limit 200;
 
 -- name: waiting_sessions

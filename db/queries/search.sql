@@ -42,9 +42,10 @@ with lively as not materialized (
     (select m.search from memory m where m.owner_id = %(owner)s and m.project_id is null
      order by m.occurred_at desc limit %(sample)s / ((select count(*) from place) + 1) + 1)
 ), word as materialized (
-    -- A word's weight is the root of its inverse document frequency, 1 for a word that the sample has not.
+    -- A word's weight is the root of its inverse document frequency, 1 for a word that the sample has not. Twenty memories
+    -- that have no word are added, so that of three memories on one subject the subject is still worth something.
     select w.query, w.identifier, w.place, seen.df / greatest(seen.n, 1)::float8 as share,
-           sqrt(ln(1 + (seen.n - seen.df + 0.5) / (seen.df + 0.5)) / ln(1 + (seen.n + 0.5) / 0.5)) as weight
+           sqrt(ln(1 + (seen.n - seen.df + 20.5) / (seen.df + 0.5)) / ln(1 + (seen.n + 20.5) / 0.5)) as weight
     from (select i as identifier, o as place,
                  (select string_agg(quote_literal(lexeme), ' | ')::tsquery
                   from unnest(tsvector_to_array(to_tsvector('english', t) || to_tsvector('simple', t))) lexeme

@@ -78,6 +78,8 @@ def _judge_notes(sql: Connection, verdict: Verdict) -> None:
         "select 'note ' || split_part(split_part(l.text, 'note ', 2), ':', 1) as title from line l"
         " join batch b on b.id = l.batch_id where l.kind = 'prompt' and b.status = 'observed' and l.text like 'note %'",
     )
+    if aside := _rows(sql, "select id from batch where status = 'set_aside'"):
+        verdict.odd["batches set aside, though the model answers well"] = len(aside)
     titles = {r["title"] for r in memories}
     verdict.forgotten = sorted({r["title"] for r in said} - titles)
     if invented := titles - {r["title"] for r in said}:

@@ -73,11 +73,11 @@ def test_case_S55_a_second_observer_says_who_works_and_ends(
     quick: dict[str, str], tmp_path: Path, projects: Path
 ) -> None:
     with observing(quick, tmp_path) as first, observing(quick, tmp_path) as second:
-        first.wait_ready()
         wait_until(lambda: first.process.poll() is not None or second.process.poll() is not None, 15)
         refused, working = (first, second) if first.process.poll() is not None else (second, first)
         assert refused.process.returncode == 75
         assert str(working.process.pid) in refused.events("error")[0]["message"]
+        working.wait_ready()
 
 
 def test_P2_two_at_once_without_a_lock(

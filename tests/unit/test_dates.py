@@ -114,7 +114,10 @@ def test_months_of_other_lengths(month: str, first: str) -> None:
     assert read("what changed last month?", now, ZONE).since == day(first)
 
 
-@given(st.text(max_size=300), st.sampled_from(["what {} last week?", "since {}", "between {} and {}", "vor {} Tagen?"]))
+@given(
+    st.text(max_size=300),
+    st.sampled_from(["what {} last week?", "since {}", "between {} and {}", "vor {} Tagen?"]),
+)
 def test_nothing_makes_it_fail(text: str, frame: str) -> None:
     found = read(frame.replace("{}", text), NOW, ZONE)
     assert found.since is None or found.until is None or found.since < found.until

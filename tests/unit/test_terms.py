@@ -57,7 +57,12 @@ def test_a_long_question_keeps_its_identifiers() -> None:
 
 
 def test_every_word_of_a_question_finds_the_memory_that_says_the_same() -> None:
-    for text in ("fix handleError in src/app.ts", "ECONNREFUSED 10.0.0.1:5432", "価格キャッシュ", "naïve façade"):
+    for text in (
+        "fix handleError in src/app.ts",
+        "ECONNREFUSED 10.0.0.1:5432",
+        "価格キャッシュ",
+        "naïve façade",
+    ):
         assert {word.text for word in words(text)} <= set(memory_terms(text, "").split()), text
 
 
