@@ -113,8 +113,8 @@ def write_load(root: Path, size: int) -> int:
 
 
 def reference(config: str) -> None:
-    """Read the same files, split them into lines, decode every field of every line with msgspec, and print the cost. Runs in its
-    own process."""
+    """Read the same files, split them into lines, decode every field of every line with msgspec, and print the cost. Runs in
+    a process of its own."""
     decoder = msgspec.json.Decoder(FullRecord)
     total = 0
     began = time.process_time()

@@ -70,21 +70,23 @@ class Word:
     text: str
     identifier: bool
     """A name as programs have them: `handleError`, `db/search.py`, `E0432`. One such match is evidence by itself."""
+    share: float = 1.0
+    """An identifier and its parts share the weight of one word."""
 
 
 def words(question: str) -> list[Word]:
     """What to search for, each once: identifiers first where there are more than `WORDS_LIMIT`. A run of a script without
     spaces stands as its pairs alone: no memory holds the same whole sentence."""
-    found: dict[str, bool] = {}
+    found: dict[str, Word] = {}
     for match in _TOKEN.finditer(question):
-        whole = _plain(match[0])
-        named = _is_identifier(match[0])
-        for token in tokens(match[0]):
-            run = _UNSPACED.search(token)
-            if token in _STOP or (run and len(run[0]) > 2) or (token != whole and token.isdigit()):
-                continue
-            found[token] = found.get(token, False) or (named and token == whole)
-    ordered = [Word(text, identifier) for text, identifier in found.items()]
+        whole, named = _plain(match[0]), _is_identifier(match[0])
+        asked = [t for t in dict.fromkeys(tokens(match[0])) if _is_asked(t, whole)]
+        share = 1.0 if _UNSPACED.search(whole) else 1 / max(len(asked), 1)
+        for text in asked:
+            before = found.get(text, Word(text, False, 0.0))
+            word = Word(text, before.identifier or (named and text == whole), max(before.share, share))
+            found[text] = word
+    ordered = list(found.values())
     if len(ordered) > WORDS_LIMIT:
         ordered.sort(key=lambda word: not word.identifier)
     return ordered[:WORDS_LIMIT]
@@ -113,6 +115,12 @@ def tokens(text: str) -> list[str]:
 def _plain(token: str) -> str:
     """A whole identifier as one word that Postgres's parser leaves in one piece."""
     return _PARTS.sub("", token).lower() or token.lower()
+
+
+def _is_asked(token: str, whole: str) -> bool:
+    """Whether a token of a question is searched for."""
+    run = _UNSPACED.search(token)
+    return not (token in _STOP or (run and len(run[0]) > 2) or (token != whole and token.isdigit()))
 
 
 def _is_identifier(token: str) -> bool:

@@ -184,6 +184,7 @@ def arguments(question: Question, reading: dates.Reading, now: dt.datetime) -> d
         **TUNING,
         "words": [] if listing else [word.text for word in asked],
         "identifiers": [] if listing else [word.identifier for word in asked],
+        "shares": [] if listing else [word.share for word in asked],
         "listing": listing,
         "vector": None if listing or question.vector is None else Vector(list(question.vector)),
         "model": question.model_id or "",

