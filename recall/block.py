@@ -21,7 +21,9 @@ CHARACTER_LIMIT = 9000
 """A hook's output of more than 10,000 characters is replaced by a short preview."""
 CHARACTERS_PER_TOKEN = 3.5
 """An estimate on the safe side for English prose with identifiers in it."""
-_DENSE = re.compile(r"[\u0e00-\u0e7f\u1100-\u11ff\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U00010000-\U0010ffff]")
+_DENSE = re.compile(
+    r"[\u0e00-\u0e7f\u1100-\u11ff\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U00010000-\U0010ffff]"
+)
 """Characters that are a token each, or more: scripts without spaces, emoji."""
 
 
