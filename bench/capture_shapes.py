@@ -151,7 +151,7 @@ def _shape(shape: str, folder: Path, one: int, two: int) -> Iterator[None]:
         written = waiting = 0
         with path.open("ab") as f:
             while written < one:
-                line = record("a question of ordinary length " * 60, session)
+                line = record(f"question {written} of ordinary length " * 60, session)
                 f.write(line)
                 written += len(line)
                 waiting += len(line)

@@ -55,17 +55,18 @@ TUNING: Mapping[str, Any] = {
     # Weight of a word in what stood around (D), in terms (C), in the body (B), in the title (A). D at .1, as Postgres has
     # it: .783, at .2: .795, at .3: .802 (without floors and dates).
     "labels": [0.3, 0.2, 0.4, 1.0],
-    # Candidates by meaning, and by words as ts_rank sees them, which does not know what is rare. 100 and 300 found the same.
+    # Candidates by meaning (from the index: each costs more the fewer pass the filters), and by words as ts_rank sees them,
+    # which does not know what is rare. 100 and 300 found the same.
     "depth": 50,
+    "index_depth": 30,
     "words_depth": 150,
-    # Up to so many memories, every vector is compared; from there on the index, which must look at more the fewer pass the
-    # filters, is faster. Exact and by index, of 100,000, on a busy machine: among 490 memories 13 and 16 ms, 1,200 38 and
-    # 35, 2,500 55 and 25, 8,000 112 and 18.
-    "few": 1200,
+    # Up to so many memories, every vector is compared; from there on the index is faster. p95 of the server's processor,
+    # exact and by index, of 100,000: among 800 memories 7 and 9 ms, 1,200 8 and 24, 1,900 10 and 7, 3,500 19 and 5.
+    "few": 1500,
     # Memories that tell which words are rare: 150 do as well as 700.
     "sample": 150,
-    # Where memories are many, only the rarest words choose candidates: those of which together one in twenty has one.
-    "share": 0.05,
+    # Where memories are many, only the rarest words choose candidates, at least two: those of which one in fifty has one.
+    "share": 0.02,
     # The least share of the question's words, by weight, that counts as found by words. Of 20 unrelated questions none
     # finds anything at .3, one at .25, two at .2; without any floor recall is .011 higher.
     "words_floor": 0.3,

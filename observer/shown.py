@@ -24,6 +24,8 @@ MARK = TAG.encode()
 """What the bytes of a record hold that shows something."""
 _HEARD_LIMIT = 6000
 """Terms of one turn's question and results that are remembered; a turn with more is not judged."""
+_TEXTS_LIMIT = 40
+"""Prompts without an answer that are remembered; a turn with more is not judged."""
 _IDS_LIMIT = 200
 
 
@@ -36,6 +38,8 @@ class _Turn:
     prompted: bool = False
     answered: bool = False
     shown: bool = False
+    crowded: bool = False
+    """More was said than is remembered."""
     texts: list[str] = dataclasses.field(default_factory=list)
     """Prompts, kept until it is clear whether anything is shown in this turn."""
     heard: set[str] = dataclasses.field(default_factory=set)
@@ -44,12 +48,14 @@ class _Turn:
         """Remember what the assistant was told in this turn."""
         if self.shown and len(self.heard) <= _HEARD_LIMIT:
             self.heard.update(terms(text).split())
-        elif not self.answered:
+        elif not self.answered and len(self.texts) < _TEXTS_LIMIT:
             self.texts.append(text)
+        elif not self.answered:
+            self.crowded = True
 
     def judged(self) -> bool:
         """Whether a record of this turn can be told to act upon what was shown."""
-        return self.shown and self.prompted and len(self.heard) <= _HEARD_LIMIT
+        return self.shown and self.prompted and not self.crowded and len(self.heard) <= _HEARD_LIMIT
 
 
 class Shown:

@@ -72,7 +72,7 @@ with lively as not materialized (
     union all
     (select v.memory_id from embedding v join eligible e on e.id = v.memory_id
      where v.owner_id = %(owner)s and v.model_id = %(model)s and %(vector)s::vector is not null and (select many from size)
-     order by v.vector/*::halfvec*/ <=> %(vector)s::vector/*::halfvec*/ limit %(depth)s)
+     order by v.vector/*::halfvec*/ <=> %(vector)s::vector/*::halfvec*/ limit %(index_depth)s)
 ), recent as materialized (
     -- A question of nothing but a time is answered by what there is, newest first.
     select e.id from eligible e where %(listing)s order by e.occurred_at desc, e.id limit %(words_depth)s
