@@ -25,7 +25,7 @@ from db.ingest import Cursor, Landing, SetAside
 from observer import tail
 from observer.land import Lines, Projects, Session, State
 from observer.records import decode
-from observer.scan import Found, scan
+from observer.scan import Found, as_text, scan
 from observer.tail import Chunk, TranscriptFile
 
 log = structlog.get_logger()
@@ -136,7 +136,7 @@ class Capture:
         total = 0
         for root in self._roots:
             for found in self._scan(root):
-                known = seen.get(found.path)
+                known = seen.get(found.name)
                 total += max(0, found.size - (known.cursor.offset if known else 0))
         return total
 
@@ -152,9 +152,9 @@ class Capture:
 
     def _one(self, found: Found, once: bool, progress: Callable[[int], None]) -> None:
         assert self._seen is not None
-        seen = self._seen.get(found.path)
+        seen = self._seen.get(found.name)
         if seen is None:
-            seen = self._seen[found.path] = _Seen(self._new_cursor(found))
+            seen = self._seen[found.name] = _Seen(self._new_cursor(found))
         if seen.unchanged(found) and (seen.cursor.offset == found.size or seen.tail_size == found.size):
             return
         try:
@@ -244,7 +244,7 @@ class Capture:
         log.info("transcript was rewritten; reading it again", transcript=str(seen.cursor.id))
         self._states.pop(found.path, None)
         seen.searched_to = 0
-        blank = Cursor(seen.cursor.id, self._machine, found.path, seen.cursor.session_id)
+        blank = Cursor(seen.cursor.id, self._machine, found.name, seen.cursor.session_id)
         rewound = dataclasses.replace(
             blank,
             generation=seen.cursor.generation + 1,
@@ -298,7 +298,7 @@ class Capture:
             session = Session(
                 found.session or self._parent_of(found.path),
                 found.agent,
-                str(Path(found.path).parent),
+                str(Path(found.name).parent),
                 self._machine,
             )
             fresh = cursor.offset == 0
@@ -320,11 +320,11 @@ class Capture:
         session = Session(
             found.session or self._parent_of(found.path),
             found.agent,
-            str(Path(found.path).parent),
+            str(Path(found.name).parent),
             self._machine,
         )
         return Cursor(
-            derived("transcript", str(self._machine), found.path), self._machine, found.path, session.id
+            derived("transcript", str(self._machine), found.name), self._machine, found.name, session.id
         )
 
     def _parent_of(self, path: str) -> str:
@@ -353,4 +353,4 @@ class Capture:
         self.report.unreadable += path not in self._complained
         if path not in self._complained:
             self._complained.add(path)
-            log.warning("cannot be read", path=path, reason=error.strerror or type(error).__name__)
+            log.warning("cannot be read", path=as_text(path), reason=error.strerror or type(error).__name__)

@@ -28,6 +28,20 @@ class Found(NamedTuple):
     agent: str | None
     """The subagent's id."""
 
+    @property
+    def name(self) -> str:
+        """The path as text: what the database, the log and people are given."""
+        return as_text(self.path)
+
+
+def as_text(path: str) -> str:
+    """A path whose bytes are no UTF-8 in a form that is; any other as it is."""
+    return (
+        path
+        if path.isascii()
+        else path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    )
+
 
 def roots(config_dirs: list[Path]) -> list[Path]:
     """The folders to watch, each once by its real path: `projects` below each configuration folder, or the folder itself
@@ -102,7 +116,7 @@ def _look(
     except OSError as error:
         complain(entry.path, error)
         return None
-    return Found(entry.path, seen.st_size, seen.st_mtime_ns, seen.st_ino, session, agent)
+    return Found(entry.path, seen.st_size, seen.st_mtime_ns, seen.st_ino, as_text(session), agent)
 
 
 def _entries(folder: Path, complain: Callable[[str, OSError], None]) -> list[os.DirEntry[str]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import json
+import os
 import time
 import uuid
 from collections.abc import Sequence
@@ -313,3 +314,20 @@ def test_forgotten_in_one_project_is_not_forgotten_in_another(
     memories.forget(db, first, clock.now())
     stored = memories.add_by_hand(db, [dataclasses.replace(entry, project=two)], clock.now())
     assert stored.new == {"context": 1} and json.dumps(stored.forgotten) == "0"
+
+
+def test_folders_and_files_with_odd_names_stop_nothing(
+    db: Database, settings: Settings, clock: FakeClock, projects: Path, sql: Connection
+) -> None:
+    for number, odd in enumerate((b"-odd-\xff\xfe", b"-new\nline", b"-gr\xc3\xbc\xc3\x9fe")):
+        folder, name = projects / os.fsdecode(odd), str(uuid.uuid4())
+        inside = folder / os.fsdecode(b"sess\xff") / "subagents"
+        inside.mkdir(parents=True)
+        write(folder / f"{name}.jsonl", said(f"one {number}", name))
+        write(inside / "agent-a1.jsonl", said(f"two {number}", name, agentId="a1", isSidechain=True))
+    os.mkfifo(projects / "-odd-pipe.jsonl")
+    os.mkfifo(session_file(projects))
+    for _ in range(2):
+        seen = capture(db, settings, clock)
+        seen.run_pass()
+    assert len(landed(sql)) == 6 and seen.report.bytes == 0
