@@ -295,12 +295,7 @@ class Capture:
     def _lines(self, found: Found, cursor: Cursor) -> Lines:
         lines = self._states.get(found.path)
         if lines is None:
-            session = Session(
-                found.session or self._parent_of(found.path),
-                found.agent,
-                str(Path(found.name).parent),
-                self._machine,
-            )
+            session = self._session(found)
             fresh = cursor.offset == 0
             lines = Lines(
                 session,
@@ -317,15 +312,13 @@ class Capture:
         return lines
 
     def _new_cursor(self, found: Found) -> Cursor:
-        session = Session(
-            found.session or self._parent_of(found.path),
-            found.agent,
-            str(Path(found.name).parent),
-            self._machine,
-        )
-        return Cursor(
-            derived("transcript", str(self._machine), found.name), self._machine, found.name, session.id
-        )
+        transcript = derived("transcript", str(self._machine), found.name)
+        return Cursor(transcript, self._machine, found.name, self._session(found).id)
+
+    def _session(self, found: Found) -> Session:
+        """The session a transcript's place names."""
+        name = found.session or self._parent_of(found.path)
+        return Session(name, found.agent, str(Path(found.name).parent), self._machine)
 
     def _parent_of(self, path: str) -> str:
         """The parent session's name of an old subagent file, which only its records name."""

@@ -15,7 +15,7 @@ from cems.cli import output, scope
 from cems.cli.memory_add import add
 from cems.errors import UsageError
 from cems.ids import short
-from cems.models import KINDS, LAYERS, Memory
+from cems.models import LAYERS, Memory
 from cems.text import one_line
 
 if TYPE_CHECKING:
@@ -31,23 +31,8 @@ memory.add_command(add)
 
 
 @memory.command(name="list")
-@click.option(
-    "--project",
-    "-p",
-    metavar="P",
-    help="A project's name, identity, id or folder (`.` for this one), and what holds everywhere.",
-)
-@click.option("--everywhere-only", is_flag=True, help="Only what holds in every project.")
-@click.option("--kind", type=click.Choice(KINDS), help="Only memories of this kind.")
+@scope.narrowing
 @click.option("--layer", type=click.Choice(LAYERS), help="Only memories of this layer.")
-@click.option("--concept", help="Only memories of this concept.")
-@click.option("--file", help="Only memories about this file: its path, or the end of it.")
-@click.option(
-    "--since",
-    metavar="WHEN",
-    callback=scope.since,
-    help="Only what happened since a date or an age (6h, 30d, 2w).",
-)
 @click.option(
     "--state",
     type=click.Choice(("active", "forgotten", "all")),

@@ -1,5 +1,5 @@
 """What users say about where and when, turned into what the database asks for: a project by name, identity, id or folder,
-and a time by date or age."""
+and a time by date or age; with the options that say both."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import datetime as dt
 import os
 import re
 import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from cems import home, project
 from cems.errors import NotFound, UsageError
+from cems.models import KINDS
 from cems.project import Project
 from cems.settings import Settings
 from db import memories
@@ -89,3 +92,28 @@ def _is_path(text: str) -> bool:
 
 def _folder(text: str) -> str:
     return os.path.normpath(Path(text).expanduser().absolute())  # a symlink stays: the resolver decides
+
+
+def narrowing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options by which a list of memories and a search are narrowed."""
+    options = (
+        click.option(
+            "--project",
+            "-p",
+            metavar="P",
+            help="A project's name, identity, id or folder (`.` for this one), and what holds everywhere.",
+        ),
+        click.option("--everywhere-only", is_flag=True, help="Only what holds in every project."),
+        click.option("--kind", type=click.Choice(KINDS), help="Only memories of this kind."),
+        click.option("--concept", help="Only memories of this concept, such as gotcha."),
+        click.option("--file", help="Only memories about this file: its path, or the end of it."),
+        click.option(
+            "--since",
+            metavar="WHEN",
+            callback=since,
+            help="Only what happened since a date (2026-11-01) or an age (6h, 30d, 2w).",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command

@@ -14,28 +14,13 @@ from cems import settings as configuration
 from cems.cli import output, scope
 from cems.errors import CemsError, EmbedderUnavailable
 from cems.ids import short
-from cems.models import KINDS, Usage
+from cems.models import Usage
 from cems.settings import Settings
 
 
 @click.command()
 @click.argument("query")
-@click.option(
-    "--project",
-    "-p",
-    metavar="P",
-    help="A project's name, identity, id or folder (`.` for this one), and what holds everywhere.",
-)
-@click.option("--everywhere-only", is_flag=True, help="Only what holds in every project.")
-@click.option("--kind", type=click.Choice(KINDS), help="Only memories of this kind.")
-@click.option("--concept", help="Only memories of this concept, such as gotcha.")
-@click.option("--file", help="Only memories about this file: its path, or the end of it.")
-@click.option(
-    "--since",
-    metavar="WHEN",
-    callback=scope.since,
-    help="Only what happened since a date (2026-11-01) or an age (6h, 30d, 2w).",
-)
+@scope.narrowing
 @click.option(
     "--limit", "-n", type=click.IntRange(1, 200), default=10, show_default=True, help="How many at most."
 )
