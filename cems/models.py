@@ -66,6 +66,8 @@ class ToolUse(msgspec.Struct, frozen=True, omit_defaults=True):
     """A short word on the rest: a pattern searched, a description, a URL."""
     error: bool = False
     """For a result: the call failed or was refused."""
+    secret: bool = False
+    """The result of this call shows a file of secrets, and is left out."""
 
 
 class Line(msgspec.Struct, frozen=True):

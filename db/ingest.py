@@ -154,13 +154,13 @@ def land(db: Database, landing: Landing, now: dt.datetime) -> int:
     return int(row["landed"])
 
 
-def recent_calls(db: Database, transcript: uuid.UUID, session: uuid.UUID) -> list[ToolUse]:
-    """A transcript's newest tool calls, for results that come after a restart."""
+def landed_call(db: Database, transcript: uuid.UUID, call_id: str) -> ToolUse | None:
+    """A tool call of a transcript that landed before, by its id; for a result that comes after a restart."""
+    wanted = {"owner": db.owner_id, "transcript": transcript, "wanted": Jsonb([{"id": call_id}])}
     with db.transaction() as conn:
-        rows = conn.execute(
-            SQL["ingest.recent_calls"], {"owner": db.owner_id, "transcript": transcript, "session": session}
-        ).fetchall()
-    return [use for row in rows for use in msgspec.convert(row["tools"], list[ToolUse])]
+        row = conn.execute(SQL["ingest.landed_call"], wanted).fetchone()
+    uses = msgspec.convert(row["tools"], list[ToolUse]) if row else []
+    return next((use for use in uses if use.id == call_id), None)
 
 
 # ---- batches

@@ -29,6 +29,8 @@ SHORT_PAUSES = (dt.timedelta(seconds=30), dt.timedelta(minutes=2), dt.timedelta(
 LONGEST_ASKED = dt.timedelta(minutes=15)
 """However long a provider asks to wait, it is asked again after this."""
 _BAD = ("malformed", "blocked", "empty", "truncated")
+MOST_TOKENS = 2**31 - 1
+"""Of one call and kind; whatever a provider says."""
 _STREAK = 5
 _STREAK_BATCHES = 3
 
@@ -68,7 +70,7 @@ def record(
                 "model": model,
                 "started_at": started_at,
                 "milliseconds": round(seconds * 1000),
-                **dataclasses.asdict(usage or Usage()),
+                **_counts(usage or Usage()),
                 "cost_usd": cost_usd,
                 "outcome": outcome,
                 "error": str(error)[:500] if error else None,
@@ -142,18 +144,13 @@ def _judge(
         return "ok", None
     outcome = error.outcome
     if isinstance(error, RateLimited):
-        asked = (
-            dt.timedelta(seconds=error.retry_after)
-            if error.retry_after is not None
-            else dt.timedelta(seconds=60)
-        )
-        return outcome, now + min(asked, LONGEST_ASKED)
+        return outcome, now + _asked(60.0 if error.retry_after is None else error.retry_after)
     if isinstance(error, QuotaExhausted | ProviderMisconfigured):
         return outcome, now + _after(LONG_PAUSES, _run(latest, (outcome,)))
     if isinstance(error, ProviderUnavailable):
         pause = _after(SHORT_PAUSES + LONG_PAUSES, _run(latest, ("unavailable",)))
         if error.retry_after is not None:
-            pause = max(pause, min(dt.timedelta(seconds=error.retry_after), LONGEST_ASKED))
+            pause = max(pause, _asked(error.retry_after))
         return outcome, now + pause
     # Unusable answers are the batch's own matter, unless batch after batch gets them: then it is the provider's.
     streak = _run(latest, (*_BAD, "bad_streak"))
@@ -171,6 +168,16 @@ def _run(latest: Sequence[Row], outcomes: tuple[str, ...]) -> int:
             break
         count += 1
     return count
+
+
+def _asked(seconds: float) -> dt.timedelta:
+    """What a provider asked for, within bounds: it may say anything, but is not asked again within a second."""
+    return dt.timedelta(seconds=min(max(1.0, seconds), LONGEST_ASKED.total_seconds()))
+
+
+def _counts(usage: Usage) -> dict[str, int]:
+    """Token counts as the ledger can hold them."""
+    return {name: min(max(count, 0), MOST_TOKENS) for name, count in dataclasses.asdict(usage).items()}
 
 
 def _after(pauses: Sequence[dt.timedelta], failures: int) -> dt.timedelta:

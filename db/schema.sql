@@ -330,6 +330,8 @@ CREATE INDEX embedding_gemini_2_768 ON cems.embedding USING hnsw (((vector)::pub
 
 CREATE INDEX line_batch ON cems.line USING btree (owner_id, batch_id);
 
+CREATE INDEX line_calls ON cems.line USING btree (owner_id, transcript_id, generation, "offset") WHERE (kind = ANY (ARRAY['call'::text, 'answer'::text]));
+
 CREATE UNIQUE INDEX line_copy ON cems.line USING btree (owner_id, copy_key);
 
 CREATE INDEX line_session ON cems.line USING btree (owner_id, session_id, generation, "offset", part);

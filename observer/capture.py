@@ -302,7 +302,7 @@ class Capture:
                 self._redactor,
                 self._projects,
                 State() if fresh else msgspec.convert(cursor.state, State),
-                recalled=lambda: ingest.recent_calls(self._db, cursor.id, session.id),
+                recalled=lambda call_id: ingest.landed_call(self._db, cursor.id, call_id),
             )
             self._states[found.path] = lines
             if len(self._states) > _STATES:
@@ -330,7 +330,7 @@ class Capture:
         for raw in (chunk.data or chunk.tail).split(b"\n")[:20]:
             for record in decode(raw):
                 if record.sessionId:
-                    return record.sessionId[:200]
+                    return self._redactor.redact(record.sessionId[:200])
         return Path(path).stem
 
     def _reload(self, found: Found, seen: _Seen) -> None:

@@ -18,7 +18,7 @@ from cems.text import sanitise
 from observer import toolcalls
 from observer.keep import Keeper
 from observer.records import Block, Inner, Record
-from observer.secret_results import call_shows_secret, record_shows_secret
+from observer.secret_results import record_shows_secret
 from observer.wrappers import classify, said_on_refusal
 
 PROMPT_LIMIT = 12_000
@@ -28,7 +28,7 @@ RESULT_LIMIT = 700
 ERROR_LIMIT = 1_600
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _WANTED = {"user", "assistant", "attachment", "system"}
-_RECALLED_CALLS = 400
+_RECALLED_CALLS = 4000
 _QUEUED = 50
 _ATTACHES_PROMPTS = (2, 1, 101)
 """From this version on a prompt typed meanwhile is an attachment."""
@@ -53,6 +53,11 @@ class Row(msgspec.Struct, gc=False):
     project_id: str = ""
 
 
+def _no_call(_call_id: str) -> ToolUse | None:
+    """Nothing landed before."""
+    return None
+
+
 class Remembered(Protocol):
     """What is remembered from chunk to chunk."""
 
@@ -62,7 +67,7 @@ class Remembered(Protocol):
 
 class Condenser:
     """Condenses one transcript's records in order. It remembers the transcript's recent tool calls, so that a result
-    knows which tool it answers and what a secret file held is dropped; `recalled` is asked once for calls which
+    knows which tool it answers and what a secret file held is dropped; `recalled` is asked for a call which
     landed before this process began."""
 
     def __init__(
@@ -71,12 +76,12 @@ class Condenser:
         state: Remembered,
         *,
         agent: bool,
-        recalled: Callable[[], list[ToolUse]] = list,
+        recalled: Callable[[str], ToolUse | None] = _no_call,
     ) -> None:
         self._keep = Keeper(redactor)
         self._state = state
         self._agent = agent
-        self._recalled: Callable[[], list[ToolUse]] | None = recalled
+        self._recalled = recalled
         self._calls: dict[str, tuple[str, bool]] = {}
 
     def condense(self, record: Record) -> Row | str:
@@ -97,6 +102,10 @@ class Condenser:
         if record.subtype == "compact_boundary":
             return self._row(record, "boundary", "tool", "compaction")
         return "system"
+
+    def label(self, text: str, limit: int) -> str:
+        """A name or path, redacted and cut; see `Keeper.label`."""
+        return self._keep.label(text, limit)
 
     # ---- by type
 
@@ -209,14 +218,15 @@ class Condenser:
         uses, texts = [], []
         failed = False
         for block in blocks:
-            name, secret = self._called(block.tool_use_id or "")
+            call_id = self._keep.label(block.tool_use_id or "", toolcalls.ID_LIMIT)
+            name, secret = self._called(call_id)
             text = _result_text(block.content)
             if block.is_error and len(blocks) == 1 and (said := said_on_refusal(text)):
                 return self._prompt(record, [said])
             error = block.is_error is True
             failed = failed or error
             secret = secret or record_shows_secret(record)
-            uses.append(ToolUse(id=block.tool_use_id or "", name=name, error=error))
+            uses.append(ToolUse(id=call_id, name=name, error=error))
             texts.append("[content of a file of secrets left out]" if secret else text)
         text = self._keep.message(
             texts, ERROR_LIMIT if failed else RESULT_LIMIT, keep_tail=0.4 if failed else 0.0
@@ -230,21 +240,20 @@ class Condenser:
         return "assistant" if self._agent or record.isSidechain else "user"
 
     def _call(self, block: Block) -> ToolUse:
-        use = toolcalls.summarise(block)
-        if use.id:
+        kept = self._keep.call(toolcalls.summarise(block))
+        if kept.id:
             if len(self._calls) > _RECALLED_CALLS:
                 for old in list(self._calls)[: _RECALLED_CALLS // 2]:
                     del self._calls[old]
-            self._calls[use.id] = (use.name, call_shows_secret(use))
-        return self._keep.call(use)
+            self._calls[kept.id] = (kept.name, kept.secret)
+        return kept
 
     def _called(self, call_id: str) -> tuple[str, bool]:
         """Of the call a result answers: the tool's name, and whether the result shows a file of secrets."""
         call = self._calls.get(call_id)
-        if call is None and self._recalled is not None:
-            recalled, self._recalled = self._recalled, None
-            self._calls = {u.id: (u.name, call_shows_secret(u)) for u in recalled() if u.id} | self._calls
-            call = self._calls.get(call_id)
+        if call is None and call_id:
+            landed = self._recalled(call_id)
+            call = self._calls[call_id] = (landed.name, landed.secret) if landed else ("", False)
         return call or ("", False)
 
     def _row(
@@ -252,7 +261,7 @@ class Condenser:
     ) -> Row:
         uuid = record.uuid or ""
         if record.version:
-            self._state.version = record.version[:40]
+            self._state.version = self._keep.label(record.version, 40)
         at = moment(record.timestamp)
         return Row(
             uuid if _UUID.fullmatch(uuid) else str(record_uuid(sanitise(uuid))),

@@ -4,7 +4,7 @@ model behind a `TextGenerator`."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from cems.models import Observation
@@ -17,6 +17,8 @@ class Context:
 
     concepts: Sequence[str]
     """The concepts an observation may name."""
+    redact: Callable[[str], str] = str
+    """Takes secrets out of what a model wrote."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,13 +6,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-import msgspec
-
 from cems.models import ToolUse
 from cems.redact import Redactor, private_across_blocks
 from cems.text import shorten
 from observer import toolcalls
-from observer.secret_results import is_secret
+from observer.secret_results import call_shows_secret, is_secret
 from observer.wrappers import strip_injected
 
 _ERROR_SEEN = 8 * 1024
@@ -43,16 +41,22 @@ class Keeper:
 
     def call(self, use: ToolUse) -> ToolUse:
         """A tool call; one that writes a file of secrets keeps only that it did."""
-        if use.changes and any(map(is_secret, use.files)):
-            return msgspec.structs.replace(use, command="", detail="")
+        silent = use.changes and any(map(is_secret, use.files))
         return ToolUse(
-            use.id,
-            use.name,
-            tuple(map(self._redact_short, use.files)),
+            self.label(use.id, toolcalls.ID_LIMIT),
+            self.label(use.name, toolcalls.NAME_LIMIT),
+            tuple(self.label(f, toolcalls.FILE_LIMIT) for f in use.files),
             use.changes,
-            self._kept(use.command, toolcalls.COMMAND_LIMIT) if use.command else "",
-            self._kept(use.detail, toolcalls.DETAIL_LIMIT) if use.detail else "",
+            self._kept(use.command, toolcalls.COMMAND_LIMIT) if use.command and not silent else "",
+            self._kept(use.detail, toolcalls.DETAIL_LIMIT) if use.detail and not silent else "",
+            secret=call_shows_secret(use),
         )
+
+    def label(self, text: str, limit: int) -> str:
+        """A name, an id or a path that a program gave: redacted like any text, because anything may stand in it."""
+        if len(text) <= limit:
+            return self._redact_short(text)
+        return self._redact(text[: limit + _SEAM])[:limit]
 
     def _kept(self, text: str, limit: int) -> str:
         """The beginning of a text, redacted, with a word on how much was left out."""

@@ -25,6 +25,7 @@ from observer.records import Record, decode, decode_whole
 from observer.shown import MARK, Shown
 
 EXCERPT_LIMIT = 2000
+PATH_LIMIT = 4000
 _PROJECT_CACHE = 4096
 _TITLES = {"ai-title", "custom-title", "summary"}
 
@@ -115,11 +116,11 @@ class Lines:
         projects: Projects,
         state: State | None = None,
         *,
-        recalled: Callable[[], list[ToolUse]] = list,
+        recalled: Callable[[str], ToolUse | None] = lambda _call_id: None,
     ) -> None:
         """Args:
         state: what the chunk before this one left.
-        recalled: the transcript's recent tool calls, asked for once if they are needed.
+        recalled: gives a tool call of the session that landed before, by its id.
         """
         self.session = session
         self.state = state or State()
@@ -150,9 +151,11 @@ class Lines:
                 offset += size
                 continue
             for part, record in enumerate(records):
+                out = left_out(record.cwd or state.cwd)  # before anything of it is looked at
                 if record.cwd:
-                    state.cwd = record.cwd
-                if left_out(state.cwd):  # before anything of it is looked at
+                    # A folder's name may hold a secret too: from here on there is only the redacted one.
+                    state.cwd = record.cwd = self._label(record.cwd, PATH_LIMIT)
+                if out:
                     skipped["excluded_project"] += 1
                     continue
                 row = condense(record)
@@ -170,7 +173,7 @@ class Lines:
                 row.offset, row.part, row.bytes = offset, part, size
                 rows.append(row)
                 if self._entrypoint is None:
-                    self._entrypoint = record.entrypoint
+                    self._entrypoint = self._label(record.entrypoint or "", 80) or None
             offset += size
         self._fill(landing, rows, now)
         showings, sayings = self._shown.take()
@@ -241,7 +244,14 @@ class Lines:
         landing.rows = msgspec.json.encode(rows)
         landing.row_count = len(rows)
         landing.sessions = sessions
-        landing.projects = [NewProject(p.id, p.identity, p.name, p.root) for p in projects.values()]
+        label = self._label
+        landing.projects = [
+            NewProject(p.id, label(p.identity, PATH_LIMIT), label(p.name, 200), label(p.root, PATH_LIMIT))
+            for p in projects.values()
+        ]
+
+    def _label(self, text: str, limit: int) -> str:
+        return self._condenser.label(text, limit)
 
     def _span(self, session: str, rows: list[Row], now: dt.datetime) -> NewSession:
         """What these rows say about their session."""

@@ -131,7 +131,7 @@ def _one(
             evidence.setdefault(found.line, found)
     if not evidence:
         return "no_evidence"
-    title = one_line(sanitise(given.title), TITLE_LIMIT)
+    title = one_line(context.redact(sanitise(given.title)), TITLE_LIMIT)
     if not title:
         return "no_title"
     # What stands on two projects' lines belongs to the first one's: no memory crosses projects.
@@ -151,9 +151,11 @@ def _one(
     return Observation(
         kind=given.kind,
         title=title,
-        body=shorten(sanitise(given.body).strip(), BODY_LIMIT),
+        body=shorten(context.redact(sanitise(given.body)).strip(), BODY_LIMIT),
         concepts=tuple(dict.fromkeys(c for c in given.concepts if c in context.concepts))[:LIST_LIMIT],
-        files=tuple(dict.fromkeys(one_line(sanitise(f), 300) for f in given.files if f.strip()))[:LIST_LIMIT],
+        files=tuple(
+            dict.fromkeys(one_line(context.redact(sanitise(f)), 300) for f in given.files if f.strip())
+        )[:LIST_LIMIT],
         confidence=min(given.confidence, TOOL_CONFIDENCE) if origin == "tool" else given.confidence,
         evidence=tuple(kept[:3]),
         occurred_at=at,

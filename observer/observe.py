@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -60,11 +60,12 @@ class Observing:
         machine: uuid.UUID | None = None,
         lease_time: dt.timedelta = dt.timedelta(minutes=5),
         retry_delays: Sequence[float] = RETRY_DELAYS,
+        redact: Callable[[str], str] = str,
     ) -> None:
         self.report = Report()
         self._db = db
         self._extractor = extractor
-        self._context = Context(tuple(concepts))
+        self._context = Context(tuple(concepts), redact)
         self._clock = clock
         self._attempts = attempts
         self._caps = caps

@@ -94,6 +94,7 @@ def process(
         attempts=settings.extraction_attempts,
         caps=caps,
         machine=home.machine_id(settings.home),
+        redact=Redactor(home.redaction_key(settings.home)).redact,
         lease_time=dt.timedelta(seconds=max(300.0, 2 * settings.llm_timeout + 60)),
     )
     embedding = None

@@ -10,6 +10,9 @@ from observer.secret_results import is_secret
 
 COMMAND_LIMIT = 1000
 DETAIL_LIMIT = 500
+NAME_LIMIT = 80
+ID_LIMIT = 120
+FILE_LIMIT = 500
 _CHANGING = {"Edit", "MultiEdit", "Write", "NotebookEdit", "Update", "str_replace_editor", "apply_patch"}
 _SILENT = {"TodoWrite", "TaskCreate", "TaskUpdate", "TodoRead", "ExitPlanMode"}
 
@@ -53,8 +56,8 @@ def summarise(block: Block) -> ToolUse:
         detail = " · ".join(w for w in words if w)
     return ToolUse(
         id=block.id or "",
-        name=name[:80],
-        files=tuple(f[:500] for f in files),
+        name=name,
+        files=tuple(f[:4096] for f in files),
         changes=changes,
         command=given.command or "",
         detail=detail,

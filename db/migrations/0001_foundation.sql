@@ -111,6 +111,7 @@ create table line (
 create unique index line_copy on line (owner_id, copy_key);
 create index line_waiting on line (owner_id, session_id) where batch_id is null;
 create index line_session on line (owner_id, session_id, generation, "offset", part);
+create index line_calls on line (owner_id, transcript_id, generation, "offset") where kind in ('call', 'answer');
 create index line_batch on line (owner_id, batch_id);
 
 -- A complete line that could not be handled, kept for inspection.

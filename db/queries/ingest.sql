@@ -76,10 +76,10 @@ on conflict do nothing;
 update session set ended_at = %(now)s
 where owner_id = %(owner)s and id <> %(session)s and ended_at is null and name = any(%(names)s);
 
--- name: recent_calls
+-- name: landed_call
 select tools from line
-where owner_id = %(owner)s and session_id = %(session)s and transcript_id = %(transcript)s and kind in ('call', 'answer') and tools is not null
-order by generation desc, "offset" desc, part desc limit 200;
+where owner_id = %(owner)s and transcript_id = %(transcript)s and kind in ('call', 'answer') and tools @> %(wanted)s
+order by generation desc, "offset" desc limit 1;
 
 -- name: waiting_sessions
 select l.session_id, count(*)::integer as lines, sum(least(l.bytes, %(line_cap)s))::bigint as bytes,

@@ -8,7 +8,7 @@ values (%(owner)s, %(id)s, %(purpose)s, %(model)s, %(started_at)s, %(millisecond
 
 -- name: used_since
 select count(*)::integer as calls,
-       coalesce(sum(input_tokens + output_tokens + thought_tokens), 0)::bigint as tokens
+       coalesce(sum(input_tokens::bigint + output_tokens + thought_tokens), 0)::bigint as tokens
 from llm_call
 where owner_id = %(owner)s and purpose = %(purpose)s and started_at >= %(since)s
   and started_at <= %(now)s + interval '1 hour'; -- later ones are of a clock that was set back since
@@ -21,7 +21,7 @@ order by started_at desc, id desc limit 12;
 
 -- name: by_purpose
 select purpose, count(*)::integer as calls, count(*) filter (where outcome <> 'ok')::integer as failed,
-       sum(input_tokens)::bigint as input_tokens, sum(output_tokens + thought_tokens)::bigint as output_tokens,
+       sum(input_tokens)::bigint as input_tokens, sum(output_tokens::bigint + thought_tokens)::bigint as output_tokens,
        sum(cost_usd)::float8 as cost_usd, count(*) filter (where cost_usd is null and outcome = 'ok')::integer as unpriced
 from llm_call where owner_id = %(owner)s and started_at >= %(since)s group by purpose order by purpose;
 

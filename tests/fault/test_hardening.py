@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from cems.errors import BlockedAnswer
-from cems.models import CONCEPTS, Line
-from cems.redact import private_across_blocks
+from cems.errors import BlockedAnswer, ProviderUnavailable, RateLimited
+from cems.models import CONCEPTS, Line, Usage
+from cems.redact import Redactor, private_across_blocks
 from cems.settings import Settings
 from db import ingest, ledger, memories
 from db.connect import Connection, Database
@@ -27,9 +27,21 @@ from observer.llm import PURPOSE, LlmExtractor, checked
 from observer.observe import DEATHS, Observing
 from observer.start import capture
 from observer.turns import Turn, turns_of
+from tests.canaries import needles, planted_secrets
 from tests.conftest import FakeClock
 from tests.fault.here import CAPS, observing
-from tests.fault.sessions import call, landed, lines, prompt, replied, result, said, session_file, write
+from tests.fault.sessions import (
+    append,
+    call,
+    landed,
+    lines,
+    prompt,
+    replied,
+    result,
+    said,
+    session_file,
+    write,
+)
 from tests.fault.writer import encode
 
 
@@ -331,3 +343,83 @@ def test_folders_and_files_with_odd_names_stop_nothing(
         seen = capture(db, settings, clock)
         seen.run_pass()
     assert len(landed(sql)) == 6 and seen.report.bytes == 0
+
+
+@pytest.mark.parametrize("between", [0, 250])
+@pytest.mark.parametrize("inside", [False, True])
+def test_case_X92_a_restart_forgets_no_call_that_showed_a_file_of_secrets(
+    db: Database,
+    settings: Settings,
+    clock: FakeClock,
+    projects: Path,
+    sql: Connection,
+    between: int,
+    inside: bool,
+) -> None:
+    path = session_file(projects)
+    shown = replied(call("Bash", "t-env", command="cat /srv/app/.env"), isSidechain=inside)
+    others = [replied(call("Bash", f"t{n}", command=f"make part{n}")) for n in range(between)]
+    write(path, shown, *others)
+    capture(db, settings, clock).run_pass()
+    append(path, result("DBHOST plain-hunter2horse", "t-env", isSidechain=inside))
+    capture(db, settings, clock).run_pass()
+    [left] = [row for row in landed(sql) if row["kind"] == "result"]
+    assert "hunter2horse" not in left["text"] and left["tools"][0]["name"] == "Bash"
+
+
+def test_case_X92_no_field_of_a_record_carries_a_secret(
+    db: Database, settings: Settings, clock: FakeClock, projects: Path, sql: Connection
+) -> None:
+    for number, secret in enumerate(planted_secrets().values()):
+        made = {"cwd": f"/src/{secret}", "entrypoint": secret, "version": secret, "sessionId": secret}
+        use = call(secret, f"id {secret}", file_path=f"/a/{secret}", command=secret, description=secret)
+        write(session_file(projects, str(uuid.uuid4())), said(f"one {number}") | made, replied(use) | made)
+        write(session_file(projects, f"agent-a{number}"), said(f"two {number}") | made)
+    capture(db, settings, clock).run_pass()
+    assert len(landed(sql)) > 150
+    stored = []
+    for table in ("line", "project", "session", "transcript", "set_aside"):
+        stored += [
+            r["row"]
+            for r in sql.execute(f"select to_jsonb(t)::text as row from {table} t".encode()).fetchall()
+        ]
+    found = [
+        kind for kind, needle in needles().items() if any(json.dumps(needle)[1:-1] in row for row in stored)
+    ]
+    assert found == []
+
+
+def test_case_X92_a_models_own_words_are_redacted() -> None:
+    project, secret = uuid.uuid4(), "ghp_" + "a1B2" * 9
+    turns, numbers = turn(("user", "what about shop?", project), ("assistant", "shop uses redis 7", project))
+    answer = claimed("context", (2, "shop uses redis 7"))
+    answer["observations"][0] |= {"title": f"key {secret}", "body": secret, "files": [f"/a/{secret}"]}  # type: ignore[index]
+    context = Context(CONCEPTS, Redactor(b"k" * 32).redact)
+    [found] = checked(answer, turns, numbers, context).observations
+    assert secret not in repr(found)
+
+
+@pytest.mark.parametrize("seconds", [1e300, 1e14, -5.0, float("nan"), float("inf"), 0.0])
+@pytest.mark.parametrize("kind", [RateLimited, ProviderUnavailable])
+def test_case_E32_no_wait_that_a_provider_asks_for_ends_the_observer(
+    db: Database, clock: FakeClock, seconds: float, kind: type[ProviderUnavailable]
+) -> None:
+    given = {"purpose": PURPOSE, "model": "m", "seconds": 0.0, "usage": None, "cost_usd": None}
+    until = ledger.record(db, started_at=clock.now(), error=kind(retry_after=seconds), **given)  # type: ignore[arg-type]
+    assert until is not None and dt.timedelta(0) < until - clock.now() <= ledger.LONGEST_ASKED
+
+
+@pytest.mark.parametrize("tokens", [10**12, -(10**12), 2**31 - 1])
+def test_no_count_of_tokens_ends_the_observer(db: Database, clock: FakeClock, tokens: int) -> None:
+    for _ in range(3):
+        ledger.record(
+            db,
+            purpose=PURPOSE,
+            model="m",
+            started_at=clock.now(),
+            seconds=0.0,
+            cost_usd=None,
+            error=None,
+            usage=Usage(tokens, tokens, tokens, tokens),
+        )
+    assert ledger.today(db, CAPS, clock.now())[0]["calls"] == 3
