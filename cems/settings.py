@@ -284,8 +284,21 @@ def _checked(settings: Settings) -> Settings:
             raise SettingsError(
                 f"CEMS_CONTEXT_OBSERVATION_TYPES: there is no kind {kind!r}, only {', '.join(KINDS)}"
             )
+    for name in ("database_url", "reader_database_url"):
+        if _ambiguous(getattr(settings, name)):
+            raise SettingsError(
+                f"CEMS_{name.upper()}: the user or password holds a character that must be percent-encoded",
+                hint="write @ as %40, / as %2F, : as %3A",
+            )
     if settings.embedding_dimensions > 3072:
         raise SettingsError(
             f"CEMS_EMBEDDING_DIMENSIONS is {settings.embedding_dimensions}; the models give at most 3,072"
         )
     return settings
+
+
+def _ambiguous(url: str) -> bool:
+    """Whether part of a password would be taken for a host or a port, and so be shown in errors."""
+    place = url.partition("://")[2].partition("?")[0]
+    before, at, _ = place.rpartition("@")
+    return (bool(at) and any(c in before for c in "@/")) or before.count(":") > 1

@@ -194,7 +194,9 @@ class Condenser:
     def _prompt(self, record: Record, texts: list[str]) -> Row | str:
         words = []
         reason = "empty"
-        for text in private_across_blocks(texts) if len(texts) > 1 else texts:
+        for text in private_across_blocks(
+            texts
+        ):  # before anything else is taken away: a tag may stand in what is
             found = classify(text)
             if found.what == "prompt":
                 words.append(found.text)

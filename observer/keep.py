@@ -30,9 +30,9 @@ class Keeper:
         """One text of a message's blocks; `keep_tail` is the share of a shortened text that comes from its end."""
         if not texts:
             return ""
-        if len(texts) > 1:
+        if len(texts) > 1 or "<" in texts[0]:
             texts = [t for t in private_across_blocks(texts) if t.strip()]
-        text = texts[0] if len(texts) == 1 else "\n\n".join(texts)
+        text = "\n\n".join(texts)
         if "<" in text:
             text = strip_injected(text)
         if keep_tail and limit < len(text) <= _ERROR_SEEN:

@@ -7,6 +7,7 @@ import collections
 import dataclasses
 import datetime as dt
 import hashlib
+import re
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -26,6 +27,7 @@ from observer.shown import MARK, Shown
 
 EXCERPT_LIMIT = 2000
 PATH_LIMIT = 4000
+_LONG_RUN = re.compile(r"[A-Za-z0-9+/=_-]{40,}")
 _PROJECT_CACHE = 4096
 _TITLES = {"ai-title", "custom-title", "summary"}
 
@@ -280,7 +282,14 @@ class Lines:
     def _aside(self, raw: bytes, offset: int, size: int, reason: str) -> SetAside:
         if self.state.foreign or self._projects.left_out(self.state.cwd):
             return SetAside(offset, size, hashlib.blake2b(raw, digest_size=16).digest(), reason, "")
-        excerpt = self._redactor.redact(raw[: EXCERPT_LIMIT * 2].decode("utf-8", "replace"))
+        text = (
+            raw[: EXCERPT_LIMIT * 2]
+            .decode("utf-8", "replace")
+            .replace("\\u003c", "<")
+            .replace("\\u003e", ">")
+        )
+        # A broken line is a piece of something: what a rule would know by the lines around it may stand here alone.
+        excerpt = _LONG_RUN.sub("[…]", self._redactor.redact(text))
         return SetAside(
             offset, size, hashlib.blake2b(raw, digest_size=16).digest(), reason, excerpt[:EXCERPT_LIMIT]
         )

@@ -63,6 +63,18 @@ def without_passwords(value: str) -> str:
     return _IN_WORDS.sub(rf"\g<name>{MASK}", _IN_URL.sub(rf"\g<before>{MASK}\g<after>", value))
 
 
+def _understood(value: str) -> bool:
+    """Whether a conninfo parses, and its password is where it would be masked."""
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        password = conninfo_to_dict(value).get("password")
+    except ProgrammingError:
+        return False
+    return not password or str(password) not in without_passwords(value)
+
+
 def shown(field: dataclasses.Field[Any], value: Any) -> Any:
     """A setting's value as it may be shown."""
     if isinstance(value, Path):
@@ -70,6 +82,8 @@ def shown(field: dataclasses.Field[Any], value: Any) -> Any:
     if isinstance(value, str) and value:
         if field.metadata["secret"] and "url" not in field.name:
             return masked(value)
+        if field.metadata["secret"] and not _understood(value):
+            return MASK  # what cannot be read cannot be masked in part
         hidden = without_passwords(value)
         # What is neither address nor conninfo cannot be masked in part.
         return (

@@ -1,4 +1,4 @@
-"""Ending on SIGINT and SIGTERM, in time. A signal handler may run between any two instructions, where taking a lock can
+"""Ending on SIGINT, SIGTERM and SIGHUP, in time. A signal handler may run between any two instructions, where taking a lock can
 block for ever; so the handler does nothing, Python writes the signal's number into a pipe, and a thread that reads the pipe
 asks the work to end. Work that does not end is left: everything this program does survives being killed."""
 
@@ -14,7 +14,8 @@ from types import FrameType
 
 PATIENCE = 9.0
 """Seconds the work may take to end."""
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""A closed terminal sends the last one; where it is ignored, as under nohup, it stays so."""
 
 
 class Stopping:
@@ -40,6 +41,8 @@ class Stopping:
 
     def __enter__(self) -> Stopping:
         for number in _SIGNALS:
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue
             self._before[number] = signal.signal(number, _note)
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         threading.Thread(target=self._listen, name="stopping", daemon=True).start()

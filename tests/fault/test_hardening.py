@@ -423,3 +423,30 @@ def test_no_count_of_tokens_ends_the_observer(db: Database, clock: FakeClock, to
             usage=Usage(tokens, tokens, tokens, tokens),
         )
     assert ledger.today(db, CAPS, clock.now())[0]["calls"] == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a <system-reminder><private></system-reminder> hunter2horse </private>",
+        "<ide_selection><private></ide_selection> hunter2horse",
+        "<command-name>/foo</command-name><private><command-args>hunter2horse</command-args></private>",
+    ],
+)
+def test_case_X93_a_tag_inside_what_is_taken_away_still_counts(
+    db: Database, settings: Settings, clock: FakeClock, projects: Path, sql: Connection, text: str
+) -> None:
+    write(session_file(projects), said(text), replied(text))
+    capture(db, settings, clock).run_pass()
+    assert not any("hunter2horse" in row["text"] for row in landed(sql))
+
+
+def test_case_X92_an_excerpt_of_a_broken_line_shows_no_key(
+    db: Database, settings: Settings, clock: FakeClock, projects: Path, sql: Connection
+) -> None:
+    key = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW"
+    cut = b'{"type":"user","text":"\\u003cprivate\\u003ehunter2horse'
+    write(session_file(projects), b"-----BEGIN KEY", key.encode(), cut)
+    capture(db, settings, clock).run_pass()
+    kept = " ".join(r["excerpt"] for r in sql.execute("select excerpt from set_aside").fetchall())
+    assert key not in kept and "hunter2horse" not in kept

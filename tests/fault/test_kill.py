@@ -72,6 +72,8 @@ def test_K2_killed_at_random(quick: dict[str, str], projects: Path, tmp_path: Pa
 def test_K2_finds_out_a_cursor_that_is_committed_first(
     quick: dict[str, str], projects: Path, tmp_path: Path, sql: Connection, gemini: FakeGemini
 ) -> None:
-    verdict, _ = killed_at_random(quick, projects, tmp_path, sql, 5, "--broken", "cursor-first")
+    # Between its two commits the broken path dies often enough that it must lose something in this time.
+    often = arguments(["before_land_commit"], 0.15)
+    verdict, _ = killed_at_random(quick, projects, tmp_path, sql, 5, "--broken", "cursor-first", *often)
     assert verdict.lost, "a test that passes a broken write path proves nothing"
     assert not verdict

@@ -71,7 +71,7 @@ def test_one_that_waits_takes_over_within_five_seconds(program: Program) -> None
             assert second.end() == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_ends_in_time_while_a_call_hangs(
     program: Program, tmp_path: Path, sql: Connection, number: int
 ) -> None:

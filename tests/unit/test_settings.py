@@ -90,3 +90,19 @@ def test_every_setting_has_a_name_a_key_and_a_meaning() -> None:
         assert environment_name(field) == "CEMS_" + field.name.upper()
         assert field.metadata["meaning"]
         assert field.name == "home" or "." in field.metadata["toml"]
+
+
+@pytest.mark.parametrize("place", ["u:p@s3cretPW@h/db", "u:s3cretPW/x@h/db", "u:a:s3cretPW@h/db"])
+def test_a_password_that_would_be_taken_for_something_else_is_refused_unseen(
+    tmp_path: Path, place: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(env(tmp_path, CEMS_DATABASE_URL=f"postgresql://{place}"))
+    assert "s3cretPW" not in str(caught.value) and "%40" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql:///db?host=/tmp/x@y", "postgresql://u:p%40q@h:5432/db", "host=/tmp user=u"]
+)
+def test_a_proper_address_is_taken(tmp_path: Path, url: str) -> None:
+    assert load(env(tmp_path, CEMS_DATABASE_URL=url)).database_url == url
