@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import collections
 import json
-import os
 from pathlib import Path
 
 import pytest
 
+from bench.measure import shared
 from cems.settings import Settings, load
 from db.connect import Connection, Database
 from observer.start import capture
@@ -59,9 +59,8 @@ def test_every_sample_line_lands_once(
 def test_every_line_of_real_sessions_lands_once(
     db: Database, environment: dict[str, str], clock: FakeClock, sql: Connection
 ) -> None:
-    shared = Path(os.environ.get("CEMS_SHARED", Path(__file__).resolve().parents[3] / "shared"))
-    folder = shared / "transcripts" / "claude"
-    if not folder.is_dir():
+    folder = shared()
+    if folder is None:
         pytest.skip("the shared transcripts are not here (CEMS_SHARED)")
-    settings = load({**environment, "CLAUDE_CONFIG_DIR": str(folder)})
+    settings = load({**environment, "CLAUDE_CONFIG_DIR": str(folder / "transcripts" / "claude")})
     assert check(db, settings, sql, clock) > 3000

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 import time
 import uuid
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from bench.measure import shared
 from cems.models import CONCEPTS, Line, LineKind, Observation, Origin, ToolUse
 from observer.evidence import verify
 from observer.extract import Context
@@ -558,10 +558,10 @@ def test_no_sample_quote_becomes_what_it_must_never_be() -> None:
 
 
 def test_recorded_sessions_give_checked_and_readable_observations() -> None:
-    shared = os.environ.get("CEMS_SHARED")
-    if not shared:
+    folder = shared()
+    if folder is None:
         pytest.skip("CEMS_SHARED names no folder of recorded sessions")
-    for path in sorted(Path(shared, "transcripts/claude/projects").rglob("*.jsonl")):
+    for path in sorted((folder / "transcripts/claude/projects").rglob("*.jsonl")):
         turns = _turns(path)
         held = {x.uuid: x for turn in turns for x in turn.lines}
         result = RuleExtractor().extract(turns, CONTEXT)
