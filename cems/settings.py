@@ -146,6 +146,48 @@ class Settings:
     )
     recall_memories: Count = _field(6, "recall.memories", "memories given with a prompt, at most; 0: none")
 
+    timezone: str = _field(
+        "",
+        "maintenance.timezone",
+        "time zone of the schedules, such as Europe/Berlin; default: this machine's",
+    )
+    consolidation_schedule: str = _field(
+        "0 3 * * *", "maintenance.consolidation", "when duplicates are merged (cron); `off`: never"
+    )
+    reflection_schedule: str = _field(
+        "30 3 * * *", "maintenance.reflection", "when observations are condensed into reflections (cron)"
+    )
+    summarization_schedule: str = _field(
+        "0 4 * * 0",
+        "maintenance.summarization",
+        "when old memories are summarised and stale ones archived (cron)",
+    )
+    reindexing_schedule: str = _field(
+        "0 5 1 * *", "maintenance.reindexing", "when vectors and indexes are checked and rebuilt (cron)"
+    )
+    maintenance_deadline: Seconds = _field(
+        3600.0, "maintenance.deadline", "seconds after which a job stops where it is; the next run goes on"
+    )
+    consolidation_threshold: Fraction = _field(
+        0.92, "maintenance.consolidation_threshold", "cosine from which two memories may be the same fact"
+    )
+    reflection_observations: Positive = _field(
+        12, "maintenance.reflection_observations", "new observations of a project that call for a reflection"
+    )
+    summarization_age_days: Positive = _field(
+        90,
+        "maintenance.summarization_age_days",
+        "days after which a memory that is little used is summarised",
+    )
+    archive_after_days: Positive = _field(
+        180,
+        "maintenance.archive_after_days",
+        "days without use after which a memory of low confidence is archived",
+    )
+    archive_confidence: Fraction = _field(
+        0.5, "maintenance.archive_confidence", "confidence below which an unused memory is archived"
+    )
+
     log_level: str = _field("info", "log.level", "debug, info, warning or error")
     log_format: str = _field(
         "auto", "log.format", "`console`, `json`, or `auto`: JSON unless standard error is a terminal"

@@ -39,6 +39,53 @@ CREATE TABLE cems.embedding (
 
 ALTER TABLE ONLY cems.embedding FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE cems.job_change (
+    owner_id uuid NOT NULL,
+    run_id uuid NOT NULL,
+    number integer NOT NULL,
+    step integer NOT NULL,
+    what text NOT NULL,
+    why text DEFAULT ''::text NOT NULL,
+    table_name text NOT NULL,
+    memory_id uuid NOT NULL,
+    into_id uuid,
+    before jsonb,
+    after jsonb,
+    CONSTRAINT job_change_table_name_check CHECK ((table_name = ANY (ARRAY['memory'::text, 'memory_source'::text, 'embedding'::text]))),
+    CONSTRAINT job_change_what_check CHECK ((what = ANY (ARRAY['merged'::text, 'replaced'::text, 'condensed'::text, 'summarized'::text, 'archived'::text, 'promoted'::text])))
+);
+
+ALTER TABLE ONLY cems.job_change FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE cems.job_mark (
+    owner_id uuid NOT NULL,
+    job text NOT NULL,
+    memory_id uuid NOT NULL,
+    changed_at timestamp with time zone NOT NULL
+);
+
+ALTER TABLE ONLY cems.job_mark FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE cems.job_run (
+    owner_id uuid NOT NULL,
+    id uuid NOT NULL,
+    job text NOT NULL,
+    asked_by text NOT NULL,
+    due_at timestamp with time zone,
+    project_id uuid,
+    started_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone,
+    outcome text DEFAULT 'running'::text NOT NULL,
+    report jsonb DEFAULT '{}'::jsonb NOT NULL,
+    error text,
+    undone_at timestamp with time zone,
+    CONSTRAINT job_run_asked_by_check CHECK ((asked_by = ANY (ARRAY['schedule'::text, 'hand'::text]))),
+    CONSTRAINT job_run_job_check CHECK ((job = ANY (ARRAY['consolidation'::text, 'reflection'::text, 'summarization'::text, 'reindexing'::text]))),
+    CONSTRAINT job_run_outcome_check CHECK ((outcome = ANY (ARRAY['running'::text, 'done'::text, 'stopped'::text, 'failed'::text, 'killed'::text])))
+);
+
+ALTER TABLE ONLY cems.job_run FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE cems.lease (
     owner_id uuid NOT NULL,
     name text NOT NULL,
@@ -128,6 +175,7 @@ CREATE TABLE cems.memory (
     around text DEFAULT ''::text NOT NULL,
     search tsvector GENERATED ALWAYS AS (((((setweight(to_tsvector('english'::regconfig, title), 'A'::"char") || setweight(to_tsvector('english'::regconfig, body), 'B'::"char")) || setweight(to_tsvector('simple'::regconfig, terms), 'C'::"char")) || setweight(to_tsvector('english'::regconfig, around), 'D'::"char")) || array_to_tsvector(ARRAY[('p/'::text || COALESCE((project_id)::text, ''::text))]))) STORED NOT NULL,
     short_id text GENERATED ALWAYS AS ("right"((id)::text, 10)) STORED NOT NULL,
+    superseded_how text,
     CONSTRAINT memory_around_check CHECK ((length(around) <= 2000)),
     CONSTRAINT memory_body_check CHECK ((length(body) <= 2000)),
     CONSTRAINT memory_check CHECK (((origin = 'user'::text) OR (kind <> 'preference'::text))),
@@ -137,6 +185,7 @@ CREATE TABLE cems.memory (
     CONSTRAINT memory_kind_check CHECK ((kind = ANY (ARRAY['preference'::text, 'decision'::text, 'deadend'::text, 'bugfix'::text, 'pattern'::text, 'context'::text]))),
     CONSTRAINT memory_layer_check CHECK ((layer = ANY (ARRAY['observation'::text, 'fact'::text, 'reflection'::text, 'summary'::text]))),
     CONSTRAINT memory_origin_check CHECK ((origin = ANY (ARRAY['user'::text, 'assistant'::text, 'tool'::text]))),
+    CONSTRAINT memory_superseded_how_check CHECK ((superseded_how = ANY (ARRAY['merged'::text, 'condensed'::text, 'replaced'::text]))),
     CONSTRAINT memory_terms_check CHECK ((length(terms) <= 8000)),
     CONSTRAINT memory_title_check CHECK (((length(title) >= 1) AND (length(title) <= 160)))
 );
@@ -265,6 +314,15 @@ ALTER TABLE ONLY cems.batch
 ALTER TABLE ONLY cems.embedding
     ADD CONSTRAINT embedding_pkey PRIMARY KEY (owner_id, memory_id, model_id);
 
+ALTER TABLE ONLY cems.job_change
+    ADD CONSTRAINT job_change_pkey PRIMARY KEY (owner_id, run_id, number);
+
+ALTER TABLE ONLY cems.job_mark
+    ADD CONSTRAINT job_mark_pkey PRIMARY KEY (owner_id, job, memory_id);
+
+ALTER TABLE ONLY cems.job_run
+    ADD CONSTRAINT job_run_pkey PRIMARY KEY (owner_id, id);
+
 ALTER TABLE ONLY cems.lease
     ADD CONSTRAINT lease_pkey PRIMARY KEY (owner_id, name);
 
@@ -328,6 +386,12 @@ CREATE INDEX embedding_gemini_001_768 ON cems.embedding USING hnsw (((vector)::p
 
 CREATE INDEX embedding_gemini_2_768 ON cems.embedding USING hnsw (((vector)::public.halfvec(768)) public.halfvec_cosine_ops) WHERE (model_id = 'gemini-embedding-2@768'::text);
 
+CREATE INDEX job_change_into ON cems.job_change USING btree (owner_id, into_id) WHERE (into_id IS NOT NULL);
+
+CREATE INDEX job_change_memory ON cems.job_change USING btree (owner_id, memory_id);
+
+CREATE INDEX job_run_job ON cems.job_run USING btree (owner_id, job, started_at);
+
 CREATE INDEX line_batch ON cems.line USING btree (owner_id, batch_id);
 
 CREATE INDEX line_calls ON cems.line USING btree (owner_id, transcript_id, generation, "offset") WHERE (kind = ANY (ARRAY['call'::text, 'answer'::text]));
@@ -374,6 +438,15 @@ ALTER TABLE ONLY cems.batch
 ALTER TABLE ONLY cems.embedding
     ADD CONSTRAINT embedding_owner_id_memory_id_fkey FOREIGN KEY (owner_id, memory_id) REFERENCES cems.memory(owner_id, id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY cems.job_change
+    ADD CONSTRAINT job_change_owner_id_run_id_fkey FOREIGN KEY (owner_id, run_id) REFERENCES cems.job_run(owner_id, id);
+
+ALTER TABLE ONLY cems.job_mark
+    ADD CONSTRAINT job_mark_owner_id_memory_id_fkey FOREIGN KEY (owner_id, memory_id) REFERENCES cems.memory(owner_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY cems.job_run
+    ADD CONSTRAINT job_run_owner_id_project_id_fkey FOREIGN KEY (owner_id, project_id) REFERENCES cems.project(owner_id, id);
+
 ALTER TABLE ONLY cems.line
     ADD CONSTRAINT line_owner_id_batch_id_fkey FOREIGN KEY (owner_id, batch_id) REFERENCES cems.batch(owner_id, id);
 
@@ -416,6 +489,12 @@ CREATE POLICY by_owner ON cems.batch TO cems_owner, cems_writer USING ((owner_id
 
 CREATE POLICY by_owner ON cems.embedding TO cems_owner, cems_writer USING ((owner_id = (NULLIF(current_setting('cems.owner_id'::text, true), ''::text))::uuid));
 
+CREATE POLICY by_owner ON cems.job_change TO cems_owner, cems_writer USING ((owner_id = (NULLIF(current_setting('cems.owner_id'::text, true), ''::text))::uuid));
+
+CREATE POLICY by_owner ON cems.job_mark TO cems_owner, cems_writer USING ((owner_id = (NULLIF(current_setting('cems.owner_id'::text, true), ''::text))::uuid));
+
+CREATE POLICY by_owner ON cems.job_run TO cems_owner, cems_writer USING ((owner_id = (NULLIF(current_setting('cems.owner_id'::text, true), ''::text))::uuid));
+
 CREATE POLICY by_owner ON cems.lease TO cems_owner, cems_writer USING ((owner_id = (NULLIF(current_setting('cems.owner_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY by_owner ON cems.line TO cems_owner, cems_writer USING ((owner_id = (NULLIF(current_setting('cems.owner_id'::text, true), ''::text))::uuid));
@@ -440,6 +519,8 @@ CREATE POLICY by_owner ON cems.transcript TO cems_owner, cems_writer USING ((own
 
 CREATE POLICY by_reader ON cems.embedding FOR SELECT TO cems_reader USING ((owner_id = (NULLIF(current_setting('cems.owner_id'::text, true), ''::text))::uuid));
 
+CREATE POLICY by_reader ON cems.job_run FOR SELECT TO cems_reader USING ((owner_id = (NULLIF(current_setting('cems.owner_id'::text, true), ''::text))::uuid));
+
 CREATE POLICY by_reader ON cems.llm_call FOR SELECT TO cems_reader USING ((owner_id = (NULLIF(current_setting('cems.owner_id'::text, true), ''::text))::uuid));
 
 CREATE POLICY by_reader ON cems.memory FOR SELECT TO cems_reader USING (((owner_id = (NULLIF(current_setting('cems.owner_id'::text, true), ''::text))::uuid) AND (forgotten_at IS NULL)));
@@ -453,6 +534,12 @@ CREATE POLICY by_reader ON cems.project FOR SELECT TO cems_reader USING ((owner_
 CREATE POLICY by_reader ON cems.session FOR SELECT TO cems_reader USING ((owner_id = (NULLIF(current_setting('cems.owner_id'::text, true), ''::text))::uuid));
 
 ALTER TABLE cems.embedding ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE cems.job_change ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE cems.job_mark ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE cems.job_run ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE cems.lease ENABLE ROW LEVEL SECURITY;
 
@@ -483,6 +570,32 @@ GRANT SELECT,INSERT,UPDATE ON TABLE cems.batch TO cems_writer;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE cems.embedding TO cems_writer;
 GRANT SELECT ON TABLE cems.embedding TO cems_reader;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE cems.job_change TO cems_writer;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE cems.job_mark TO cems_writer;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE cems.job_run TO cems_writer;
+
+GRANT SELECT(owner_id) ON TABLE cems.job_run TO cems_reader;
+
+GRANT SELECT(id) ON TABLE cems.job_run TO cems_reader;
+
+GRANT SELECT(job) ON TABLE cems.job_run TO cems_reader;
+
+GRANT SELECT(asked_by) ON TABLE cems.job_run TO cems_reader;
+
+GRANT SELECT(due_at) ON TABLE cems.job_run TO cems_reader;
+
+GRANT SELECT(started_at) ON TABLE cems.job_run TO cems_reader;
+
+GRANT SELECT(finished_at) ON TABLE cems.job_run TO cems_reader;
+
+GRANT SELECT(outcome) ON TABLE cems.job_run TO cems_reader;
+
+GRANT SELECT(report) ON TABLE cems.job_run TO cems_reader;
+
+GRANT SELECT(undone_at) ON TABLE cems.job_run TO cems_reader;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE cems.lease TO cems_writer;
 

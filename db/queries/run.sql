@@ -1,0 +1,50 @@
+-- Runs of maintenance jobs.
+
+-- name: end_killed
+-- Whoever holds the job's lease knows that a run still called running is not.
+update job_run set outcome = 'killed', finished_at = %(now)s
+where owner_id = %(owner)s and job = %(job)s and outcome = 'running';
+
+-- name: begin
+insert into job_run (owner_id, id, job, asked_by, due_at, project_id, started_at)
+values (%(owner)s, %(id)s, %(job)s, %(asked_by)s, %(due_at)s, %(project)s, %(now)s);
+
+-- name: finish
+update job_run set outcome = %(outcome)s, finished_at = %(now)s, report = %(report)s, error = %(error)s
+where owner_id = %(owner)s and id = %(id)s and outcome = 'running';
+
+-- name: answered
+-- Runs by schedule since a moment, for due-ness.
+select due_at, started_at, finished_at, outcome from job_run
+where owner_id = %(owner)s and job = %(job)s and asked_by = 'schedule' and due_at >= %(since)s
+order by started_at desc, id desc;
+
+-- name: first_due
+-- Nothing was due before this database was there.
+select min(applied_at) as at from schema_migration;
+
+-- name: history
+select r.id, r.job, r.asked_by, r.due_at, p.name as project, r.started_at, r.finished_at, r.outcome, r.report, r.error,
+       r.undone_at, (select count(distinct step)::integer from job_change c where c.owner_id = r.owner_id and c.run_id = r.id) as changes
+from job_run r left join project p on p.owner_id = r.owner_id and p.id = r.project_id
+where r.owner_id = %(owner)s and (%(job)s::text is null or r.job = %(job)s) and (%(id)s::uuid is null or r.id = %(id)s)
+order by r.started_at desc, r.id desc limit %(limit)s;
+
+-- name: ids_like
+select id from job_run where owner_id = %(owner)s and (id::text like %(part)s || '%%' or id::text like '%%' || %(part)s)
+order by id limit 3;
+
+-- name: latest
+-- The newest run of each job that has ended.
+select distinct on (job) job, id, asked_by, due_at, started_at, finished_at, outcome, report, undone_at from job_run
+where owner_id = %(owner)s and outcome <> 'running' order by job, started_at desc, id desc;
+
+-- name: running
+select job, id, started_at from job_run where owner_id = %(owner)s and outcome = 'running' order by job;
+
+-- name: idle_streak
+-- The newest finished runs of a job that had something to do, newest first.
+select (report->>'changed')::integer as changed, (report->>'failed')::integer as failed, (report->>'waiting')::integer as waiting
+from job_run
+where owner_id = %(owner)s and job = %(job)s and outcome in ('done', 'failed') and project_id is null
+order by started_at desc, id desc limit %(limit)s;

@@ -1,0 +1,174 @@
+"""Runs of maintenance jobs: one at a time for an owner and job, by a lease; each written down with what it counted, so that
+due-ness, history and status come from rows and a restart forgets nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import uuid
+from typing import Any, Literal, get_args
+
+from psycopg.types.json import Jsonb
+
+from cems.errors import LostRace, NotFound
+from cems.ids import uuid7
+from db import lease
+from db.connect import Database, Row
+from db.queries import SQL
+
+Job = Literal["consolidation", "reflection", "summarization", "reindexing"]
+JOBS: tuple[Job, ...] = get_args(Job)
+AskedBy = Literal["schedule", "hand"]
+Outcome = Literal["done", "stopped", "failed"]
+"""Finished; asked to stop or out of time, the next run goes on; ended by an error."""
+STUCK = 3
+"""Runs in a row that did nothing although work was waiting, after which something is wrong with the job."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run that is going on, and the lease it holds."""
+
+    id: uuid.UUID
+    job: Job
+    described: str
+
+    @property
+    def lease(self) -> str:
+        """The name of the job's lease."""
+        return f"job {self.job}"
+
+
+def begin(
+    db: Database,
+    job: Job,
+    *,
+    asked_by: AskedBy,
+    described: str,
+    now: dt.datetime,
+    due_at: dt.datetime | None = None,
+    project: uuid.UUID | None = None,
+    host: str = "",
+) -> Run:
+    """Begin a run; what an earlier one left without an end counts as killed.
+
+    Args:
+        described, host: see `db.lease.acquire`.
+
+    Raises:
+        AlreadyRunning: the job runs elsewhere.
+    """
+    run = Run(uuid7(), job, described)
+    lease.acquire(db, run.lease, run.id, described, now, host=host)
+    args = {
+        "owner": db.owner_id,
+        "id": run.id,
+        "job": job,
+        "asked_by": asked_by,
+        "due_at": due_at,
+        "project": project,
+        "now": now,
+    }
+    with db.transaction() as conn:
+        conn.execute(SQL["run.end_killed"], args)
+        conn.execute(SQL["run.begin"], args)
+    return run
+
+
+def renew(db: Database, run: Run, now: dt.datetime) -> None:
+    """Hold the lease for longer.
+
+    Raises:
+        LostRace: the run was taken for dead and another one began.
+    """
+    from cems.errors import AlreadyRunning
+
+    try:
+        lease.acquire(db, run.lease, run.id, run.described, now)
+    except AlreadyRunning as error:
+        raise LostRace(f"the run was taken over: {error}") from error
+
+
+def finish(
+    db: Database,
+    run: Run,
+    outcome: Outcome,
+    report: dict[str, Any],
+    now: dt.datetime,
+    *,
+    error: str | None = None,
+) -> None:
+    """Write down how a run ended, and give the lease back."""
+    with db.transaction() as conn:
+        conn.execute(
+            SQL["run.finish"],
+            {
+                "owner": db.owner_id,
+                "id": run.id,
+                "outcome": outcome,
+                "report": Jsonb(report),
+                "error": error[:500] if error else None,
+                "now": now,
+            },
+        )
+    lease.release(db, run.lease, run.id)
+
+
+def answered(db: Database, job: Job, since: dt.datetime) -> list[Row]:
+    """Runs by schedule for moments since `since`, newest first: due_at, started_at, finished_at, outcome."""
+    with db.transaction() as conn:
+        return conn.execute(
+            SQL["run.answered"], {"owner": db.owner_id, "job": job, "since": since}
+        ).fetchall()
+
+
+def first_due(db: Database) -> dt.datetime:
+    """When this database was made; nothing was due before."""
+    with db.transaction() as conn:
+        row = conn.execute(SQL["run.first_due"]).fetchone()
+    assert row is not None
+    at: dt.datetime = row["at"]
+    return at
+
+
+def history(
+    db: Database, *, job: Job | None = None, run: uuid.UUID | None = None, limit: int = 20
+) -> list[Row]:
+    """Runs, newest first: id, job, asked_by, due_at, project, started_at, finished_at, outcome, report, error, undone_at,
+    changes."""
+    with db.transaction() as conn:
+        args = {"owner": db.owner_id, "job": job, "id": run, "limit": limit}
+        return conn.execute(SQL["run.history"], args).fetchall()
+
+
+def resolve_id(db: Database, text: str) -> uuid.UUID:
+    """The run whose id is `text`, or ends or begins with it.
+
+    Raises:
+        NotFound: none, or more than one.
+    """
+    wanted, hint = text.strip().lower(), "`cems maintenance --history` shows ids"
+    if len(wanted) < 4 or any(c not in "0123456789abcdef-" for c in wanted):
+        raise NotFound(f"{text!r} is not the id of a run", hint=hint)
+    with db.transaction() as conn:
+        rows = conn.execute(SQL["run.ids_like"], {"owner": db.owner_id, "part": wanted}).fetchall()
+    if len(rows) != 1:
+        raise NotFound(f"{'no run' if not rows else 'more than one run'} has the id {text}", hint=hint)
+    found: uuid.UUID = rows[0]["id"]
+    return found
+
+
+def latest(db: Database) -> dict[str, Row]:
+    """The newest run of each job that has ended, by job."""
+    with db.transaction() as conn:
+        rows = conn.execute(SQL["run.latest"], {"owner": db.owner_id}).fetchall()
+    return {row["job"]: row for row in rows}
+
+
+def stuck(db: Database, job: Job) -> bool:
+    """Whether the last runs of a job over all projects did nothing although something was waiting."""
+    with db.transaction() as conn:
+        rows = conn.execute(
+            SQL["run.idle_streak"], {"owner": db.owner_id, "job": job, "limit": STUCK}
+        ).fetchall()
+    return len(rows) == STUCK and all(not row["changed"] and row["waiting"] for row in rows)
