@@ -8,10 +8,12 @@ import fcntl
 import os
 import secrets
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cems.errors import AlreadyRunning, SettingsError
+
+_KEY_BYTES = 32
 
 
 def ensure(home: Path) -> Path:
@@ -32,33 +34,54 @@ def ensure(home: Path) -> Path:
 
 
 def machine_id(home: Path) -> uuid.UUID:
-    """This machine's id; a home that is moved to another machine keeps it."""
-    return uuid.UUID(_once(home / "machine-id", lambda: str(uuid.uuid4())))
+    """This machine's id; a home that is moved to another machine keeps it.
+
+    Raises:
+        SettingsError: the file holds something else.
+    """
+    path = home / "machine-id"
+    try:
+        return uuid.UUID(_once(path, lambda: str(uuid.uuid4())))
+    except ValueError:
+        raise SettingsError(
+            f"{path} holds no id",
+            hint="restore it from a backup; without it, projects that have no remote are taken for new ones",
+        ) from None
 
 
 def redaction_key(home: Path) -> bytes:
-    """32 random bytes, made once."""
-    return bytes.fromhex(_once(home / "redaction-key", lambda: secrets.token_hex(32)))
+    """32 random bytes, made once.
+
+    Raises:
+        SettingsError: the file holds something else.
+    """
+    path = home / "redaction-key"
+    with contextlib.suppress(ValueError):
+        if len(key := bytes.fromhex(_once(path, lambda: secrets.token_hex(32)))) == _KEY_BYTES:
+            return key
+    raise SettingsError(
+        f"{path} holds no key of {_KEY_BYTES} bytes",
+        hint="restore it from a backup, or remove it: a new one is made, and equal secrets get new marks",
+    )
 
 
-def _once(path: Path, make: object) -> str:
+def _once(path: Path, make: Callable[[], str]) -> str:
     """A file's content; made, whole or not at all, when it is not there."""
-    assert callable(make)
     try:
-        return path.read_text().strip()
+        return path.read_text(errors="replace").strip()
     except FileNotFoundError:
         pass
     ensure(path.parent)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(fd, "w") as f:
-        f.write(str(make()) + "\n")
+        f.write(make() + "\n")
         f.flush()
         os.fsync(f.fileno())
     with contextlib.suppress(FileExistsError):
         os.link(temporary, path)  # fails where another process was first: then its value counts
     temporary.unlink()
-    return path.read_text().strip()
+    return path.read_text(errors="replace").strip()
 
 
 @contextlib.contextmanager

@@ -60,7 +60,7 @@ def resolve(cwd: str, machine: str, session_root: str | None = None) -> Project:
     if not cwd.startswith("/"):  # another system's path, or none: nothing to look at here
         return Project(f"path:{machine}:{cwd}", re.split(r"[\\\\/]", cwd)[-1] or cwd, cwd)
     folder = Path(os.path.realpath(cwd))
-    exists = _is_folder(folder)
+    exists = is_folder(folder)
     git = _find_git(folder)
     if git is not None:
         root, git_dir = git
@@ -94,10 +94,11 @@ def _plain(path: str) -> str:
     return (sanitise(path).rstrip("/") or "/")[:4000]
 
 
-def _is_folder(path: Path) -> bool:
+def is_folder(path: Path) -> bool:
+    """Whether there is such a folder, for any path that somebody may give."""
     try:
         return path.is_dir()
-    except OSError:  # a name too long for the system, or a folder closed to us
+    except (OSError, ValueError):  # too long for the system, closed to us, or no path at all
         return False
 
 

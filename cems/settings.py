@@ -19,6 +19,8 @@ from cems.errors import SettingsError
 from cems.models import CONCEPTS, KINDS
 
 _FILE_LIMIT = 1024 * 1024
+_NOT_SETTINGS = frozenset({"CEMS_SHARED", "CEMS_TEST_MODEL_DIR"})
+"""Variables of the test-suite and the benchmarks."""
 
 Seconds = Annotated[float, msgspec.Meta(ge=0.01, le=86400 * 366)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
@@ -204,7 +206,8 @@ class Settings:
     def claude_dirs(self, user_home: Path | None = None) -> list[Path]:
         """The agent's configuration folders."""
         if self.claude_config_dir:
-            return [Path(p.strip()).expanduser() for p in self.claude_config_dir.split(",") if p.strip()]
+            given = [p.strip() for p in self.claude_config_dir.split(",") if p.strip()]
+            return [_expanded(p, "CEMS_CLAUDE_CONFIG_DIR") for p in given]
         base = user_home or Path.home()
         return [base / ".claude", Path(os.environ.get("XDG_CONFIG_HOME") or base / ".config") / "claude"]
 
@@ -231,7 +234,8 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
         SettingsError: a value cannot be used, a key does not exist, or the file may be read by others and holds a secret.
     """
     env = os.environ if environment is None else environment
-    home = Path(env.get("CEMS_HOME") or default_home()).expanduser()
+    _refuse_misspelt(env)
+    home = _expanded(env.get("CEMS_HOME") or str(default_home()), "CEMS_HOME")
     from_file = _read_file(home / "config.toml")
     hints = get_type_hints(Settings, include_extras=True)
     values: dict[str, Any] = {"home": home.absolute()}
@@ -251,7 +255,28 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
             f"config.toml: there is no setting {unknown!r}",
             hint=f"did you mean {near[0]}?" if near else "`cems config` lists them all",
         )
-    return _checked(Settings(**values, sources=sources))
+    settings = _checked(Settings(**values, sources=sources))
+    settings.claude_dirs(Path("/"))  # raises for a user who does not exist
+    return settings
+
+
+def _refuse_misspelt(env: Mapping[str, str]) -> None:
+    """A variable that is all but one of ours would be ignored, and with it perhaps what it should keep private."""
+    known = [environment_name(f) for f in fields()]
+    for name in env:
+        if not name.startswith("CEMS_") or name in known or name in _NOT_SETTINGS:
+            continue
+        short = name.removeprefix("CEMS")
+        near = [k for k in known if k.endswith(short)] or difflib.get_close_matches(name, known, 1, 0.85)
+        if near:
+            raise SettingsError(f"there is no setting {name}", hint=f"did you mean {near[0]}?")
+
+
+def _expanded(text: str, source: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise SettingsError(f"{source}: {text} names a user who does not exist") from None
 
 
 def _pick(
@@ -271,6 +296,8 @@ def _pick(
 
 
 def _convert(raw: Any, wanted: Any, source: str) -> Any:
+    if isinstance(raw, str) and "\0" in raw:
+        raise SettingsError(f"{source}: a NUL character is in it")
     if isinstance(raw, str) and wanted == tuple[str, ...]:
         raw = [part.strip() for part in raw.split(",") if part.strip()]
     if isinstance(raw, str) and wanted is bool:
@@ -295,7 +322,7 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path} is larger than {_FILE_LIMIT} bytes")
     try:
         tables = tomllib.loads(text.decode("utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"{path} is not valid TOML: {error}") from None
     flat: dict[str, Any] = {}
     for section, content in tables.items():

@@ -3,6 +3,7 @@ and a time by date or age; with the options that say both."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 import re
@@ -18,6 +19,7 @@ from cems.errors import NotFound, UsageError
 from cems.models import KINDS
 from cems.project import Project
 from cems.settings import Settings
+from cems.text import sanitise
 from db import memories
 from db.connect import Database
 
@@ -45,34 +47,34 @@ def since(_ctx: click.Context, param: click.Parameter, value: str | None) -> dt.
 
 
 def find_projects(db: Database, settings: Settings, wanted: str) -> list[uuid.UUID]:
-    """The project a user means, as the database knows it.
+    """The project a user means, as the database knows it; a folder that is there is a project even if nothing is known of
+    it yet.
 
     Raises:
         NotFound: nothing is known of it; UsageError: several projects have this name.
     """
+    wanted = sanitise(wanted)
     if not _is_path(wanted):
         try:
             return memories.find_project(db, wanted)
         except NotFound:
-            if not Path(wanted).is_dir():
+            if not project.is_folder(Path(wanted)):
                 raise
     folder = _folder(wanted)
     found = project.resolve(folder, str(home.machine_id(settings.home)))
-    try:
-        return memories.find_project(db, str(found.id))
-    except NotFound:
-        pass
-    try:
-        return memories.find_project(db, folder)
-    except NotFound:
-        raise NotFound(f"nothing is known of {folder}", hint="`cems status` lists the projects") from None
+    if project.is_folder(Path(folder)):
+        return [found.id]
+    for known in (str(found.id), folder):
+        with contextlib.suppress(NotFound):
+            return memories.find_project(db, known)
+    raise NotFound(f"nothing is known of {folder}", hint="`cems status` lists the projects")
 
 
 def named_project(db: Database, settings: Settings, wanted: str | None) -> Project:
     """The project to store something for; a folder may be new, a name must be known; None: the current folder's."""
     if wanted is None:
         return project.resolve(os.getcwd(), str(home.machine_id(settings.home)))  # noqa: PTH109 - as the shell names it
-    if _is_path(wanted) and Path(wanted).expanduser().is_dir():
+    if _is_path(wanted) and project.is_folder(Path(_folder(wanted))):
         return project.resolve(_folder(wanted), str(home.machine_id(settings.home)))
     ids = find_projects(db, settings, wanted)
     row = next(row for row in memories.projects(db) if row["id"] == ids[0])
@@ -91,7 +93,8 @@ def _is_path(text: str) -> bool:
 
 
 def _folder(text: str) -> str:
-    return os.path.normpath(Path(text).expanduser().absolute())  # a symlink stays: the resolver decides
+    # A symlink stays: the resolver decides. `~nobody` is left as it is.
+    return os.path.abspath(os.path.expanduser(text))  # noqa: PTH100, PTH111
 
 
 def narrowing(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from pathlib import Path
 
@@ -234,3 +235,20 @@ def test_erasing_removes_memory_vectors_sources_and_the_text_of_its_lines(
     left = sql.execute("select text, tools from line where uuid = any(%s)", (lines,)).fetchall()
     assert len(left) == len(lines) and all(row["text"] == "" and row["tools"] is None for row in left)
     assert program.json("observe", "--once")["observations"] == {}
+
+
+def test_a_new_folder_is_a_project_without_memories_yet(program: Program, tmp_path: Path) -> None:
+    program("memory", "add", "Always use uv.", "--everywhere")
+    new = tmp_path / "brand-new"
+    new.mkdir()
+    found = program.json("search", "uv", "--project", str(new))
+    assert [hit["title"] for hit in found["results"]] == ["Always use uv."]
+    program("search", "uv", "--project", str(tmp_path / "nowhere"), code=1)
+
+
+@pytest.mark.parametrize(
+    "project", ["x" * 100_000, "/" + "x" * 100_000, "~nobody-of-this-name/x", os.fsdecode(b"\xff/x")]
+)
+def test_no_name_of_a_project_makes_it_fail(program: Program, project: str) -> None:
+    done = program("search", "uv", "--project", project, code=1)
+    assert "Traceback" not in done.err and done.err.count("\n") <= 2

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cems.errors import SettingsError
+from cems.home import machine_id, redaction_key
 from cems.settings import environment_name, fields, load
 
 
@@ -106,3 +108,45 @@ def test_a_password_that_would_be_taken_for_something_else_is_refused_unseen(
 )
 def test_a_proper_address_is_taken(tmp_path: Path, url: str) -> None:
     assert load(env(tmp_path, CEMS_DATABASE_URL=url)).database_url == url
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("CEMS_EXCLUDE_PROJECTS", "CEMS_OBSERVER_EXCLUDE_PROJECTS"),
+        ("CEMS_OBSERVER_EXCLUDED_PROJECTS", "CEMS_OBSERVER_EXCLUDE_PROJECTS"),
+        ("CEMS_LLM_DAILY_CALL", "CEMS_LLM_DAILY_CALLS"),
+    ],
+)
+def test_a_misspelt_variable_is_not_ignored(tmp_path: Path, name: str, meant: str) -> None:
+    with pytest.raises(SettingsError, match=name) as caught:
+        load(env(tmp_path, **{name: "/secret"}))
+    assert meant in caught.value.hint
+    load(env(tmp_path, CEMS_SHARED="/x", CEMS_SOMETHING_ELSE="1", OTHER="1"))
+
+
+@pytest.mark.parametrize("name", ["CEMS_HOME", "CLAUDE_CONFIG_DIR"])
+def test_a_folder_of_a_user_who_does_not_exist_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SettingsError, match="does not exist"):
+        load(env(tmp_path) | {name: "~nobody-of-this-name/x"})
+
+
+@pytest.mark.parametrize(
+    "text", ['[observer]\nclaude_config_dir = "/a\\u0000b"\n', "[log]\nlevel = " + "[" * 5000 + "]" * 5000]
+)
+def test_a_file_of_rubbish_is_refused(tmp_path: Path, text: str) -> None:
+    write(tmp_path, text)
+    with pytest.raises(SettingsError):
+        load(env(tmp_path))
+
+
+@pytest.mark.parametrize(("file", "read"), [("machine-id", machine_id), ("redaction-key", redaction_key)])
+@pytest.mark.parametrize("content", [b"", b"rubbish\n", b"\xff\xfe", b"ab" * 31])
+def test_what_is_made_once_is_refused_when_it_is_broken(
+    tmp_path: Path, file: str, read: Callable[[Path], object], content: bytes
+) -> None:
+    first = read(tmp_path)
+    assert read(tmp_path) == first
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(SettingsError, match=file):
+        read(tmp_path)
