@@ -18,6 +18,7 @@ import structlog
 from cems import home
 from cems.clock import Clock
 from cems.errors import AlreadyRunning, LlmPaused
+from cems.notify import Service
 from cems.settings import Settings
 from db import ingest, lease
 from db.connect import OUTAGES, Database
@@ -35,6 +36,9 @@ DEBOUNCE = 0.5
 RETRY_WAIT = 60.0
 """Seconds that a single run waits for a batch whose answer was unusable to be due again."""
 _RENEW = lease.HOLD.total_seconds() / 4
+LOOPS = {"capture": 80.0, "observing": 900.0}
+"""The two threads, and the seconds after which a silent one is stuck: a look over everything renews its lease, and so is heard,
+all the time; a request to a model may take minutes."""
 
 
 class Process:
@@ -50,7 +54,9 @@ class Process:
         embedding: Embedding | None,
         watcher: Watcher | None,
         clock: Clock,
+        service: Service | None = None,
     ) -> None:
+        self._service = service or Service(LOOPS, environment={})
         self._db = db
         self._settings = settings
         self._capture = capture
@@ -187,6 +193,7 @@ class Process:
         described = f"{host} process {os.getpid()}"
         lease.acquire(self._db, self._lease, self._holder, described, self._clock.now(), host=host)
         self._renewed = self._clock.monotonic()
+        self._service.beat("capture")
 
     # ---- observing
 
@@ -206,14 +213,14 @@ class Process:
         self._to_observe.clear()
         if self._stop.is_set():  # asked to end just before the clear
             return
-        self._to_observe.wait(self._drain())
+        self._to_observe.wait(min(self._drain(), LONGEST_WAIT))
 
     def _drain(self) -> float:
         """Observe what is due and embed what came out; returns seconds until something may be due again."""
         wait = self._settings.observer_poll_interval
         try:
             while self._working() and self._observing.run_one():
-                continue
+                self._service.beat("observing")
             self._paused_until = None
         except LlmPaused as paused:
             if paused.until != self._paused_until:
@@ -223,7 +230,7 @@ class Process:
         if self._embedding:
             try:
                 while self._working() and self._embedding.run_one():
-                    continue
+                    self._service.beat("observing")
             except LlmPaused as paused:
                 log.info("embedding waits", reason=paused.reason, until=paused.until.isoformat())
         return min(wait, self._until_due())
@@ -254,9 +261,12 @@ class Process:
                         thread=name,
                         reason=type(error).__name__,
                     )
+                # Waiting is what it should do now; a restart would mend nothing.
+                self._service.beat(name, "the database does not answer; waiting")
                 longest = min(LONGEST_WAIT, 0.5 * 2 ** min(failures, 10))
                 self._stop.wait(longest * random.uniform(0.5, 1.0))
             else:
                 if failures:
                     log.info("the database answers again", thread=name, failures=failures)
                 failures = 0
+                self._service.beat(name, "observing")

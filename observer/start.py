@@ -14,6 +14,7 @@ import structlog
 from cems import home
 from cems.clock import Clock, SystemClock
 from cems.errors import DatabaseUnavailable, EmbedderUnavailable, ProviderError
+from cems.notify import Service
 from cems.providers import Embedder, choose
 from cems.redact import Redactor
 from cems.settings import Settings
@@ -33,8 +34,15 @@ from observer.watch import Watcher
 log = structlog.get_logger()
 
 
-def reach(settings: Settings, stop: threading.Event, *, progress: Progress = quiet) -> Database:
-    """The writer's way into the database. While it is away, wait for it: 0.5 s, doubling up to a minute, jittered.
+def reach(
+    settings: Settings,
+    stop: threading.Event,
+    *,
+    progress: Progress = quiet,
+    waiting: Callable[[], None] = lambda: None,
+) -> Database:
+    """The writer's way into the database. While it is away, wait for it: 0.5 s, doubling up to a minute, jittered; `waiting`
+    is called before each wait.
 
     Raises:
         DatabaseUnavailable: it was still away when `stop` was set.
@@ -49,6 +57,7 @@ def reach(settings: Settings, stop: threading.Event, *, progress: Progress = qui
                 raise
             if wait == 0.5:
                 log.warning("degraded: the database does not answer; waiting", reason=str(error))
+        waiting()
         stop.wait(wait * random.uniform(0.5, 1.0))
         wait = min(LONGEST_WAIT, wait * 2)
 
@@ -75,6 +84,7 @@ def process(
     watch: bool = True,
     fetching: Callable[[int, int | None], None] | None = None,
     written_since: float = 0.0,
+    service: Service | None = None,
 ) -> tuple[Process, Capture, Observing, Embedding | None]:
     """A whole observer.
 
@@ -82,6 +92,7 @@ def process(
         watch: use file events, where the settings allow it.
         fetching: told the progress of fetching the embedder's model file.
         written_since: transcripts last written before this Unix time are left out.
+        service: told that the process lives.
     """
     clock = clock or SystemClock()
     caps = Caps(settings.llm_daily_calls, settings.llm_daily_tokens)
@@ -102,7 +113,7 @@ def process(
         embedding = Embedding(db, lambda: embedder(settings, fetching), clock, caps)
     watcher = Watcher(roots(settings.claude_dirs())) if watch and settings.observer_watch else None
     return (
-        Process(db, settings, capturing, observing, embedding, watcher, clock),
+        Process(db, settings, capturing, observing, embedding, watcher, clock, service),
         capturing,
         observing,
         embedding,

@@ -18,6 +18,7 @@ from cems import settings as configuration
 from cems.cli import output
 from cems.cli.processes import Asked, held, was_killed
 from cems.cli.stopping import Stopping
+from cems.notify import Service
 from cems.settings import Settings
 
 NAME = "observer"
@@ -94,16 +95,25 @@ def run(settings: Settings, stopping: Stopping, as_json: bool) -> int:
     from cems.cli import report
     from cems.errors import DatabaseUnavailable
     from observer import start
+    from observer.process import LOOPS
 
     log, began = structlog.get_logger(), time.monotonic()
+    service = Service(LOOPS)
+    service.ready("beginning")
+    stopping.then(service.stopping)
     try:
-        db = start.reach(settings, stopping.event, progress=lambda message: log.info(message))
+        db = start.reach(
+            settings,
+            stopping.event,
+            progress=lambda message: log.info(message),
+            waiting=lambda: service.beat("capture", "the database does not answer; waiting"),
+        )
     except DatabaseUnavailable:
         if stopping.event.is_set():
             return 0
         raise
     with db, _reviving(settings, stopping):
-        process, capture, observing, embedding = start.process(db, settings)
+        process, capture, observing, embedding = start.process(db, settings, service=service)
         work = report.Work(capture, observing, embedding)
         stopping.then(process.shutdown)
         log.info(
