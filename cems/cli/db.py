@@ -14,6 +14,7 @@ from cems import home
 from cems import settings as configuration
 from cems.cli import output
 from cems.cli.backup import backup
+from cems.cli.db_run import run
 from cems.errors import NotFound, UsageError
 from cems.settings import Settings
 
@@ -29,10 +30,11 @@ ROLES = {
 
 @click.group(name="db")
 def db() -> None:
-    """The database: start, stop, psql, backup, migrate."""
+    """The database: start, stop, run, psql, backup, migrate."""
 
 
 db.add_command(backup)
+db.add_command(run)
 
 
 @db.command()
