@@ -15,6 +15,7 @@ from cems.errors import CemsError, DatabaseUnavailable
 
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Start here": {
+        "install": ("install:install", "Into Claude Code and as services; shows every step first."),
         "up": ("up:up", "Run database and observer in the foreground."),
         "backfill": ("backfill:backfill", "Learn from the sessions there are, with an estimate first."),
         "search": ("search:search", "Find memories by words and by meaning."),
@@ -30,6 +31,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "recall": ("recall:recall", "Answer the hooks of coding agents."),
         "hook": ("hook:hook", "What an agent's hook runs: a session's event in, memories out."),
         "db": ("db:db", "The database: start, stop, psql, backup, migrate."),
+        "uninstall": ("install:uninstall", "The inverse of install; memories stay."),
         "config": ("config:config", "The effective settings and where each came from."),
     },
 }

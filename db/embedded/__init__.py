@@ -3,6 +3,7 @@ Its clients come through a Unix socket that only the home's owner can reach, and
 stop."""
 
 from .config import SUPERUSER
+from .layout import outside
 from .server import ServerInfo, start, status, stop, tool
 
-__all__ = ["SUPERUSER", "ServerInfo", "start", "status", "stop", "tool"]
+__all__ = ["SUPERUSER", "ServerInfo", "outside", "start", "status", "stop", "tool"]

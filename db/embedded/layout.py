@@ -105,6 +105,12 @@ def prepare(home: Path) -> Layout:
     return layout
 
 
+def outside(home: Path) -> Path | None:
+    """The folder that holds the data where it does not lie in the home: root's, whose home the server's user cannot enter."""
+    found = look(home)
+    return found.place if found.place != found.top else None
+
+
 def make_folder(path: Path, uid: int, gid: int) -> None:
     """`path` as a private folder of that owner. One that is there must be a real folder of that owner
     already."""

@@ -1,0 +1,88 @@
+"""What the agent runs at an event: our interpreter on a copy of the thin hook in the home. The command never changes with an
+upgrade, only the copy does; and whatever is missing then, a prompt goes on: an interpreter that finds no file would end
+with exit code 2, which erases the prompt, so a line of code looks for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+EVENTS = ("UserPromptSubmit", "SessionStart", "SubagentStart")
+TIMEOUT = 5
+"""Seconds after which the agent cancels the hook, which ends itself long before."""
+LAUNCH = (
+    "import posix, sys  # cems hook\n"
+    "try:\n"
+    "    path = sys.argv.pop(1)\n"
+    "    home = path.rpartition('/hook/')[0].encode('utf-8', 'surrogateescape')\n"
+    "    posix.environ.setdefault(b'CEMS_HOME', home)\n"
+    "    with open(path, 'rb') as file:\n"
+    "        code = compile(file.read(), path, 'exec')\n"
+    "    exec(code, {'__name__': '__main__', '__file__': path})\n"
+    "except BaseException:\n"
+    "    print('{}')\n"
+)
+"""The hook's home is where its copy lies, unless the session says otherwise. Whatever goes wrong before the hook's own guards
+begin: an empty document and exit code 0."""
+
+
+def folder(home: Path) -> Path:
+    """Where the copy lies."""
+    return home / "hook"
+
+
+def copies(home: Path) -> dict[Path, bytes]:
+    """The files of the copy and their content."""
+    source = resources.files("recall")
+    return {folder(home) / name: (source / name).read_bytes() for name in ("hook.py",)}
+
+
+def refresh(home: Path) -> None:
+    """Bring an installed copy up to date with this program; where there is none, none is made."""
+    for path, content in copies(home).items():
+        with contextlib.suppress(OSError):
+            if path.read_bytes() != content:
+                write(path, content)
+
+
+def write(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Write a file of ours whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def handler(python: str, home: Path, event: str) -> dict[str, Any]:
+    """The agent's description of our hook for one event. With `args` no shell is involved."""
+    return {
+        "type": "command",
+        "command": python,
+        "args": ["-I", "-S", "-c", LAUNCH, str(folder(home) / "hook.py"), event],
+        "timeout": TIMEOUT,
+    }
+
+
+def groups(python: str, home: Path) -> dict[str, dict[str, Any]]:
+    """One group for each event."""
+    return {event: {"hooks": [handler(python, home, event)]} for event in EVENTS}
+
+
+def is_ours(handler: Any) -> bool:
+    """Whether a handler in somebody's settings is ours, of this version or another."""
+    if not isinstance(handler, dict):
+        return False
+    args = handler.get("args")
+    return isinstance(args, list) and any(isinstance(a, str) and "# cems hook" in a for a in args)
