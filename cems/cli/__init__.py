@@ -16,10 +16,11 @@ from cems.errors import CemsError, DatabaseUnavailable
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Start here": {
         "install": ("install:install", "Into Claude Code and as services; shows every step first."),
-        "up": ("up:up", "Run database and observer in the foreground."),
+        "up": ("up:up", "Everything in the foreground: database, observer, recall, maintenance."),
         "backfill": ("backfill:backfill", "Learn from the sessions there are, with an estimate first."),
         "search": ("search:search", "Find memories by words and by meaning."),
         "status": ("status:status", "What runs, what waits, what is stored."),
+        "doctor": ("doctor:doctor", "Tests each part end to end, and says what mends it."),
     },
     "Memories": {
         "memory": ("memory:memory", "Add, list, show, forget, restore or erase memories."),
@@ -29,9 +30,14 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Operation": {
         "observe": ("observe:observe", "Turn session transcripts into memories."),
         "recall": ("recall:recall", "Answer the hooks of coding agents."),
+        "maintain": ("maintain:maintain", "Run the maintenance jobs by their schedules."),
+        "maintenance": ("maintenance:maintenance", "A job by hand; what runs changed; take a run back."),
         "hook": ("hook:hook", "What an agent's hook runs: a session's event in, memories out."),
-        "db": ("db:db", "The database: start, stop, psql, backup, migrate."),
+        "db": ("db:db", "The database: start, stop, psql, backup, restore, migrate."),
         "uninstall": ("install:uninstall", "The inverse of install; memories stay."),
+        "logs": ("logs_command:logs", "What the services have written down."),
+        "completion": ("completion:completion", "Makes a shell complete commands and options."),
+        "update-check": ("update_check:update_check", "Ask the package index for a newer version, once."),
         "config": ("config:config", "The effective settings and where each came from."),
     },
 }

@@ -15,6 +15,7 @@ from cems import settings as configuration
 from cems.cli import output
 from cems.cli.backup import backup
 from cems.cli.db_run import run
+from cems.cli.restore import restore
 from cems.errors import NotFound, UsageError
 from cems.settings import Settings
 
@@ -30,11 +31,12 @@ ROLES = {
 
 @click.group(name="db")
 def db() -> None:
-    """The database: start, stop, run, psql, backup, migrate."""
+    """The database: start, stop, run, psql, backup, restore, migrate."""
 
 
 db.add_command(backup)
 db.add_command(run)
+db.add_command(restore)
 
 
 @db.command()

@@ -1,0 +1,83 @@
+"""A backup comes back while everything goes on, what was there is kept, and a file that is none changes nothing."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cems.settings import load
+from db import access, embedded
+from db.connect import OUTAGES
+from tests.program import Program
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Program]:
+    home = tmp_path / "home"
+    keep = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG")}
+    yield Program(
+        keep | {"CEMS_HOME": str(home), "CEMS_EMBEDDER": "none", "CLAUDE_CONFIG_DIR": str(tmp_path)}, tmp_path
+    )
+    outside = embedded.outside(home)
+    embedded.stop(home, mode="immediate")
+    if outside:
+        import shutil
+
+        shutil.rmtree(outside)
+
+
+def test_a_backup_comes_back_under_a_reader_that_goes_on(program: Program, tmp_path: Path) -> None:
+    program("memory", "add", "Always use uv.")
+    file = program.json("db", "backup")["file"]
+    program("memory", "add", "Never use tabs.")
+    settings = load(program.environment)
+    answers: list[int] = []
+    ended = threading.Event()
+
+    def read() -> None:
+        with access.database(settings, "cems_reader") as db:
+            while not ended.is_set():
+                try:
+                    with db.transaction() as conn:
+                        row = conn.execute("select count(*) as n from memory").fetchone()
+                        answers.append(row["n"] if row else -1)
+                except OUTAGES:
+                    continue
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    wait_until(lambda: 2 in answers)
+    looked = program.json("db", "restore", file, "--dry-run")
+    assert (looked["memories"], looked["restored"]) == (1, False)
+    done = program.json("db", "restore", file, "--yes")
+    assert done["memories"] == 1 and done["former"].startswith("cems_before_")
+    wait_until(lambda: answers[-1] == 1)
+    ended.set()
+    reader.join()
+    assert program.json("memory", "list")["count"] == 1
+    program("memory", "add", "Work goes on.")
+    names = program("db", "psql", "-Atc", "select datname from pg_database order by 1").out.split()
+    assert names == ["cems", done["former"], "postgres", "template0", "template1"]
+
+
+@pytest.mark.parametrize("content", [b"", b"this is no backup", b"PGDMP\x01\x0f"])
+def test_a_file_that_is_no_backup_changes_nothing(program: Program, tmp_path: Path, content: bytes) -> None:
+    program("memory", "add", "Always use uv.")
+    (tmp_path / "file").write_bytes(content)
+    done = program("db", "restore", str(tmp_path / "file"), "--yes", code=1)
+    assert "cannot be restored" in done.err and "Traceback" not in done.err
+    assert program.json("memory", "list")["count"] == 1
+    assert "restored" not in program("db", "psql", "-Atc", "select datname from pg_database").out
+
+
+def test_another_server_is_not_ours_to_restore(
+    program: Program, environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    done = Program(environment, tmp_path)("db", "restore", str(tmp_path / "file"), "--yes", code=2)
+    assert "pg_restore" in done.err
