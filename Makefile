@@ -36,11 +36,14 @@ lint: setup  ## check style and types
 schema: setup  ## write db/schema.sql anew after a migration
 	$(BIN)/python -m tests.schema_file
 
+docs: setup  ## write the generated documents anew
+	$(BIN)/python -m tests.docs_files
+
 bench: setup  ## run every benchmark, quickly
 	@for b in $(BENCHES); do $(BIN)/python $$b --quick --json || exit 1; done
 
 clean:  ## remove what the recipes made
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
 
-.PHONY: help setup demo up test lint schema bench clean
+.PHONY: help setup demo up test lint schema docs bench clean
 .DEFAULT_GOAL := help
