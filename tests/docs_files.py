@@ -36,8 +36,8 @@ def configuration() -> str:
         "# Configuration",
         "",
         "Made from the program by `make docs`. A setting comes from the environment, else from `config.toml` in",
-        "`CEMS_HOME`, else from its default; `cems config` shows the effective ones and where each came from. Services read",
-        "`service.env` in `CEMS_HOME` for their environment. A variable or a key that is nearly one of these is refused, not ignored.",
+        "`CEMS_HOME`, else from its default; `cems config` shows the effective ones and where each came from. Services",
+        "read `service.env` in `CEMS_HOME`. A variable or a key that is nearly one of these is refused, not ignored.",
     ]
     for section, rows in sections.items():
         text += [

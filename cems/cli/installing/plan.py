@@ -118,9 +118,10 @@ def _was_started_by_a_hook(process: int) -> bool:
     except OSError:  # no such folder on macOS
         ps = ["ps", "-o", "args=", "-p", str(process)]
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            return "--on-demand" in subprocess.run(
-                ps, capture_output=True, text=True, timeout=10, check=False
-            ).stdout
+            return (
+                "--on-demand"
+                in subprocess.run(ps, capture_output=True, text=True, timeout=10, check=False).stdout
+            )
     return False
 
 
