@@ -87,12 +87,17 @@ def test_the_installed_hook_knows_its_home_and_never_erases_a_prompt(
         done = run(handler, json.dumps({"hook_event_name": event, "cwd": "/"}).encode())
         assert json.loads(done.stdout)["hookSpecificOutput"]["hookEventName"] == event
     assert (home / "recall").is_dir(), "it looked for the service in its own home"
+    (compiled,) = (home / "hook/__pycache__").iterdir()
+    assert run(found["SessionStart"], b"{}").stdout != b"{}"
+    compiled.write_bytes(b"rubbish")
     (home / "hook/hook.py").write_text("this is not Python")
-    for broken in ("garbled", "gone"):
+    for broken in ("garbled", "not compiled", "gone"):
+        if broken == "not compiled":
+            compiled.unlink()
         if broken == "gone":
             (home / "hook/hook.py").unlink()
         done = run(found["UserPromptSubmit"], b'{"prompt": "hello"}')
-        assert (done.returncode, done.stdout, done.stderr) == (0, b"{}\n", b"")
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"{}", b"")
 
 
 def test_case_N87_entries_come_and_go_and_the_rest_stays(
@@ -272,7 +277,7 @@ def systemd(program: Program, tmp_path: Path) -> Program:
             "PATH": f"{bin_}:{os.environ['PATH']}",
             "CALLS": str(tmp_path / "calls"),
             "XDG_CONFIG_HOME": str(tmp_path / "config"),
-            "CEMS_GEMINI_API_KEY": 'k"e y',
+            "CEMS_GEMINI_API_KEY": 'zq"e y',
             "HTTPS_PROXY": "http://proxy:3128",
         }
     )
@@ -287,7 +292,8 @@ def test_services_come_start_and_go(systemd: Program, tmp_path: Path, home: Path
     assert (units / "cems-observer.service.d/files.conf").exists(), "the trial run succeeded"
     assert not (units / "cems-postgres.service").exists(), "another server is set"
     written = (home / "service.env").read_text()
-    assert 'CEMS_GEMINI_API_KEY="k\\"e y"' in written and "HTTPS_PROXY=http://proxy:3128" in written
+    assert "zq" not in json.dumps(done), "no key is shown"
+    assert 'CEMS_GEMINI_API_KEY="zq\\"e y"' in written and "HTTPS_PROXY=http://proxy:3128" in written
     assert "CEMS_HOME" not in written.replace("`CEMS_HOME`", "")
     assert stat.S_IMODE((home / "service.env").stat().st_mode) == 0o600
     said = calls.read_text()

@@ -5,7 +5,10 @@ with exit code 2, which erases the prompt, so a line of code looks for it."""
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
+import py_compile
+import tempfile
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -16,17 +19,19 @@ TIMEOUT = 5
 LAUNCH = (
     "import posix, sys  # cems hook\n"
     "try:\n"
-    "    path = sys.argv.pop(1)\n"
-    "    home = path.rpartition('/hook/')[0].encode('utf-8', 'surrogateescape')\n"
+    "    folder = sys.argv.pop(1)\n"
+    "    home = folder.rpartition('/')[0].encode('utf-8', 'surrogateescape')\n"
     "    posix.environ.setdefault(b'CEMS_HOME', home)\n"
-    "    with open(path, 'rb') as file:\n"
-    "        code = compile(file.read(), path, 'exec')\n"
-    "    exec(code, {'__name__': '__main__', '__file__': path})\n"
+    "    sys.dont_write_bytecode = True\n"
+    "    sys.path.insert(0, folder)\n"
+    "    from hook import main\n"
     "except BaseException:\n"
-    "    print('{}')\n"
+    "    posix.write(1, b'{}')\n"
+    "    posix._exit(0)\n"
+    "main()\n"
 )
-"""The hook's home is where its copy lies, unless the session says otherwise. Whatever goes wrong before the hook's own guards
-begin: an empty document and exit code 0."""
+"""The hook is imported, because a module is kept compiled. Its home is where its copy lies, unless the session says otherwise.
+Whatever goes wrong before the hook's own guards begin: an empty document and exit code 0."""
 
 
 def folder(home: Path) -> Path:
@@ -35,9 +40,18 @@ def folder(home: Path) -> Path:
 
 
 def copies(home: Path) -> dict[Path, bytes]:
-    """The files of the copy and their content."""
-    source = resources.files("recall")
-    return {folder(home) / name: (source / name).read_bytes() for name in ("hook.py",)}
+    """The files of the copy and their content: the hook, and the same compiled for this interpreter."""
+    source = resources.files("recall") / "hook.py"
+    path = folder(home) / "hook.py"
+    with resources.as_file(source) as file, tempfile.TemporaryDirectory() as place:
+        compiled = Path(place) / "hook.pyc"
+        # Not checked against its source at each run: both are written together, and `cems doctor` compares both.
+        unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        py_compile.compile(str(file), str(compiled), str(path), doraise=True, invalidation_mode=unchecked)
+        return {
+            path: source.read_bytes(),
+            Path(importlib.util.cache_from_source(str(path))): compiled.read_bytes(),
+        }
 
 
 def refresh(home: Path) -> None:
@@ -70,7 +84,7 @@ def handler(python: str, home: Path, event: str) -> dict[str, Any]:
     return {
         "type": "command",
         "command": python,
-        "args": ["-I", "-S", "-c", LAUNCH, str(folder(home) / "hook.py"), event],
+        "args": ["-I", "-S", "-c", LAUNCH, str(folder(home)), event],
         "timeout": TIMEOUT,
     }
 

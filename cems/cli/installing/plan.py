@@ -108,7 +108,7 @@ def uninstall(settings: Settings) -> list[Step]:
                 "claude", "mcp", "remove", "--scope", "user", plugin.NAME, why="the MCP server", may_fail=True
             )
         )
-    return steps + gone(list(hooks.copies(home)), [hooks.folder(home)])
+    return steps + gone(_files_in(hooks.folder(home)), _folders_of(hooks.folder(home)))
 
 
 def _was_started_by_a_hook(process: int) -> bool:
@@ -137,16 +137,23 @@ def _backups(home: Path) -> Path:
     return home / "backups"
 
 
+def _files_in(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*") if not p.is_dir()) if folder.is_dir() else []
+
+
+def _folders_of(folder: Path) -> list[Path]:
+    """A folder and those in it, the innermost first."""
+    return [*sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True), folder]
+
+
 def _plugin_files(config: Path) -> list[Path]:
     """Every file in the plugin's folder, which is ours as a whole."""
-    folder = plugin.folder(config)
-    return sorted(p for p in folder.rglob("*") if not p.is_dir()) if folder.is_dir() else []
+    return _files_in(plugin.folder(config))
 
 
 def _plugin_folders(config: Path) -> list[Path]:
     """The plugin's folder and those in it, the innermost first."""
-    folder = plugin.folder(config)
-    return [*sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True), folder]
+    return _folders_of(plugin.folder(config))
 
 
 def server_command(settings: Settings) -> list[str]:

@@ -64,7 +64,9 @@ def install(settings: Settings, python: str, kind: Manager) -> list[Step]:
     """Steps that put the services in place and start them; none where all is as it should be."""
     if kind == "none":
         return []
-    first = own_files(_environment_file(settings)) if not _environment_path(settings).exists() else []
+    # Its text is not shown: keys are in it.
+    there = _environment_path(settings).exists()
+    first = [] if there else own_files(_environment_file(settings), show=False)
     if kind == "launchd":
         own = own_files(
             launchd.agents(
