@@ -62,6 +62,9 @@ class Change:
     """The memory that stands for the others afterwards; it gets the sources of `gives`."""
     gives: Sequence[uuid.UUID] = ()
     """Memories whose sources are copied to `into`."""
+    counts: Sequence[uuid.UUID] = ()
+    """Memories whose counts and last uses are united with those of `into`, as all of them are when this is written: sessions
+    count on meanwhile without changing anything else. `into` is one of `updates`."""
     links: Sequence[uuid.UUID] = ()
     """Memories that `into` stands on."""
 
@@ -106,6 +109,8 @@ class _Writer:
                 | dict(change.made)
             )
         for memory, values in sorted(change.updates.items()):
+            if memory == change.into and change.counts:
+                values = _counted([rows[m] for m in (memory, *change.counts)]) | dict(values)
             self._update(memory, rows[memory], values)
         for giver in change.gives:
             self._copy_sources(giver)
@@ -294,6 +299,15 @@ def _former(column: str, before: Any, after: Any, now: Any) -> Any:
     if column in FOLLOWING and now != after:
         return now
     return before
+
+
+def _counted(rows: Sequence[Row]) -> dict[str, Any]:
+    """The counts of several memories together, and the latest of their last uses."""
+    latest = {
+        c: max((r[c] for r in rows if r[c] is not None), key=dt.datetime.fromisoformat, default=None)
+        for c in ("last_shown_at", "last_used_at")
+    }
+    return {c: sum(row[c] for row in rows) for c in sorted(COUNTS)} | latest
 
 
 def _unchanged(row: Row, at: dt.datetime) -> bool:

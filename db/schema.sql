@@ -410,6 +410,8 @@ CREATE INDEX memory_files ON cems.memory USING gin (files);
 
 CREATE INDEX memory_live ON cems.memory USING btree (owner_id, project_id, occurred_at) INCLUDE (id, snoozed_until, kind, layer) WHERE ((forgotten_at IS NULL) AND (superseded_by IS NULL) AND (archived_at IS NULL));
 
+CREATE INDEX memory_lives_on ON cems.memory USING btree (owner_id, content_hash) WHERE (superseded_by IS NOT NULL);
+
 CREATE INDEX memory_project ON cems.memory USING btree (owner_id, project_id, occurred_at);
 
 CREATE UNIQUE INDEX memory_same ON cems.memory USING btree (owner_id, project_id, kind, content_hash) NULLS NOT DISTINCT WHERE ((layer = 'observation'::text) AND (superseded_by IS NULL) AND (forgotten_at IS NULL));

@@ -40,6 +40,8 @@ class Report:
     """USD, as far as prices are known."""
     waiting: int = 0
     """Work that is left for the next run, because of time, caps, a missing model, or rows that were busy."""
+    without_model: int = 0
+    """How much of that waits because there is no model: no sign of a fault."""
     notes: list[str] = dataclasses.field(default_factory=list)
     """What a person should know: what was left and why. No memory's text."""
 
@@ -101,6 +103,12 @@ class Job:
             return False
         self.report.changed += 1
         return True
+
+    def leave(self, count: int) -> None:
+        """Count work that only a model can do as waiting."""
+        self.report.waiting += count
+        if self.generator is None:
+            self.report.without_model += count
 
     def mark(self, looked_at: Mapping[uuid.UUID, dt.datetime]) -> None:
         """Note that this job has looked at memories as they were at `changed_at`."""

@@ -4,6 +4,8 @@
 -- Why a memory is superseded: its fact lives on in the other (merged, condensed), or no longer holds (replaced). What is
 -- observed again of a merged memory counts for the one it was merged into; what was replaced may become true again.
 alter table memory add column superseded_how text check (superseded_how in ('merged', 'condensed', 'replaced'));
+-- Content that lives on in another memory, looked for whenever something is observed.
+create index memory_lives_on on memory (owner_id, content_hash) where superseded_by is not null;
 
 create table job_run (
     owner_id uuid not null,

@@ -12,6 +12,7 @@ from pgvector import Vector
 
 from cems.errors import AlreadyRunning, LostRace
 from cems.ids import uuid7
+from cems.models import Observation
 from db import changes, memories, runs
 from db.changes import Change, UndoRefused
 from db.connect import Database, Row
@@ -208,3 +209,42 @@ def test_one_run_of_a_job_at_a_time_and_a_dead_one_is_told(db: Database) -> None
     assert [r["outcome"] for r in runs.history(db)] == ["running", "killed"]
     with pytest.raises(UndoRefused, match="not ended"):
         changes.undo(db, second.id, late)
+
+
+def observed(db: Database, title: str, at: dt.datetime) -> memories.Stored:
+    """The same content observed in a session."""
+    seen = Observation("decision", title, f"Body of {title}.", (), ("new.py",), 0.7, (), at, uuid.UUID(int=0))
+    with db.transaction() as conn:
+        stored = memories.Stored()
+        memories._store_one(conn, db.owner_id, seen, None, "rules", None, at, stored)
+    return stored
+
+
+def test_what_is_observed_again_of_a_merged_memory_counts_for_the_one_it_lives_on_in(db: Database) -> None:
+    one, two, three = add(db, "one", "two", "three")
+    run = begin(db)
+    assert changes.apply(db, run, merge(one, two), LATER)
+    with db.transaction() as conn:
+        conn.execute(
+            "update memory set superseded_by = %s, superseded_how = 'merged' where id = %s", (three, one)
+        )
+        conn.execute("update memory set archived_at = now() where id = %s", (three,))
+    stored = observed(db, "two", NOW)
+    assert stored.ids == [three] and stored.seen_again == 1 and not stored.new
+    with db.transaction() as conn:
+        row = conn.execute(
+            "select seen_count, files, archived_at from memory where id = %s", (three,)
+        ).fetchone()
+    assert row == {"seen_count": 2, "files": ["new.py"], "archived_at": None}
+    memories.forget(db, three, LATER)
+    for content in ("one", "two", "three"):
+        assert observed(db, content, NOW).forgotten == 1
+
+
+def test_what_was_replaced_may_become_true_again(db: Database) -> None:
+    one, two = add(db, "one", "two")
+    with db.transaction() as conn:
+        conn.execute(
+            "update memory set superseded_by = %s, superseded_how = 'replaced' where id = %s", (two, one)
+        )
+    assert observed(db, "one", NOW).new == {"decision": 1}
