@@ -10,7 +10,7 @@ from rich.text import Text
 
 from cems.cli.output import block, clean, day, moment, pairs
 from cems.ids import short
-from cems.models import Memory
+from cems.models import TITLE_LIMIT, Memory
 from cems.text import one_line
 
 BODY_SHOWN = 420
@@ -68,14 +68,16 @@ def detail(console: Console, memory: Memory, evidence: Sequence[Mapping[str, Any
             console, "No evidence: it was written by hand." if by_hand else "No evidence is left.", indent=0
         )
         return
-    block(console, f"Evidence ({len(evidence)})", indent=0, style="bold")
+    condensed = all(source["source_memory_id"] for source in evidence)
+    heading = "Stands on" if condensed else "Evidence"
+    block(console, f"{heading} ({len(evidence)})", indent=0, style="bold")
     for source in evidence:
         _source(console, source)
 
 
 def _source(console: Console, source: Mapping[str, Any]) -> None:
     if source["source_memory_id"]:
-        block(console, f"memory {source['source_memory_id']}")
+        _memory(console, source)
         return
     who = WORDS_OF[source["origin"]]
     session = clean(source["session_title"] or source["session"] or "a session")
@@ -87,6 +89,14 @@ def _source(console: Console, source: Mapping[str, Any]) -> None:
     where += [clean(source["transcript"])] if source["transcript"] else []
     for line in where:
         console.print(Text(f"    {line}", style="dim"), soft_wrap=True)  # whole, to be copied
+
+
+def _memory(console: Console, source: Mapping[str, Any]) -> None:
+    """A memory that this one stands on: what it says, and by which id it can be shown."""
+    title = one_line(clean(source.get("source_title") or ""), TITLE_LIMIT)
+    line = Text(title or "memory")
+    line.append(f" · {short(source['source_memory_id'])}", style="dim")
+    block(console, line)
 
 
 def _beginning(body: str) -> str:
