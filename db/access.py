@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import getpass
 import os
+import random
+import threading
 import uuid
 from collections.abc import Callable
 
@@ -19,6 +21,8 @@ from db import embedded, migrate
 from db.connect import Access, Connection, Database, Role, connect
 
 DATABASE = "cems"
+LONGEST_WAIT = 60.0
+"""Seconds between two tries to reach a database that is away, at most."""
 Progress = Callable[[str], None]
 
 
@@ -77,6 +81,38 @@ def database(
 ) -> Database:
     """A pool of this role's connections; see `access` for what is raised."""
     return Database(access(settings, role, start=start, progress=progress), size=size)
+
+
+def reach(
+    settings: Settings,
+    stop: threading.Event,
+    *,
+    progress: Progress = quiet,
+    waiting: Callable[[], None] = lambda: None,
+) -> Database:
+    """The writer's way into the database. While it is away, wait for it: 0.5 s, doubling up to a minute, jittered; `waiting`
+    is called before each wait.
+
+    Raises:
+        DatabaseUnavailable: it was still away when `stop` was set.
+        EmbeddedPostgresError, SchemaOutdated, SchemaTooNew: waiting does not help.
+    """
+    import structlog  # only daemons wait
+
+    wait = 0.5
+    while True:
+        try:
+            return database(settings, "cems_writer", progress=progress)
+        except DatabaseUnavailable as error:
+            if stop.is_set():
+                raise
+            if wait == 0.5:
+                structlog.get_logger().warning(
+                    "degraded: the database does not answer; waiting", reason=str(error)
+                )
+        waiting()
+        stop.wait(wait * random.uniform(0.5, 1.0))
+        wait = min(LONGEST_WAIT, wait * 2)
 
 
 def bring_up(settings: Settings, *, progress: Progress = quiet) -> list[migrate.Migration]:

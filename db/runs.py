@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from psycopg.types.json import Jsonb
 
-from cems.errors import LostRace, NotFound
+from cems.errors import AlreadyRunning, LostRace, NotFound
 from cems.ids import uuid7
 from db import lease
 from db.connect import Database, Row
@@ -56,7 +56,7 @@ def begin(
         described, host: see `db.lease.acquire`.
 
     Raises:
-        AlreadyRunning: the job runs elsewhere.
+        AlreadyRunning: the job runs elsewhere, or has just run there for the moment `due_at`.
     """
     run = Run(uuid7(), job, described)
     lease.acquire(db, run.lease, run.id, described, now, host=host)
@@ -71,7 +71,11 @@ def begin(
     }
     with db.transaction() as conn:
         conn.execute(SQL["run.end_killed"], args)
-        conn.execute(SQL["run.begin"], args)
+        # Under the lease: whoever asked what is due may have done so before another worker's run ended.
+        begun = conn.execute(SQL["run.begin"], args).rowcount
+    if not begun:
+        lease.release(db, run.lease, run.id)
+        raise AlreadyRunning(f"{job} has just run elsewhere for the same moment")
     return run
 
 
@@ -81,8 +85,6 @@ def renew(db: Database, run: Run, now: dt.datetime) -> None:
     Raises:
         LostRace: the run was taken for dead and another one began.
     """
-    from cems.errors import AlreadyRunning
-
     try:
         lease.acquire(db, run.lease, run.id, run.described, now)
     except AlreadyRunning as error:
@@ -115,7 +117,8 @@ def finish(
 
 
 def answered(db: Database, job: Job, since: dt.datetime) -> list[Row]:
-    """Runs by schedule for moments since `since`, newest first: due_at, started_at, finished_at, outcome."""
+    """Runs by schedule for moments since `since`, newest first: due_at, started_at, finished_at, outcome,
+    ended_by."""
     with db.transaction() as conn:
         return conn.execute(
             SQL["run.answered"], {"owner": db.owner_id, "job": job, "since": since}
@@ -163,6 +166,12 @@ def latest(db: Database) -> dict[str, Row]:
     with db.transaction() as conn:
         rows = conn.execute(SQL["run.latest"], {"owner": db.owner_id}).fetchall()
     return {row["job"]: row for row in rows}
+
+
+def running(db: Database, now: dt.datetime) -> list[Row]:
+    """Runs that go on: job, id, asked_by, started_at, described."""
+    with db.transaction() as conn:
+        return conn.execute(SQL["run.running"], {"owner": db.owner_id, "now": now}).fetchall()
 
 
 def stuck(db: Database, job: Job) -> bool:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import fnmatch
-import random
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,12 +11,11 @@ import structlog
 
 from cems import home
 from cems.clock import Clock, SystemClock
-from cems.errors import DatabaseUnavailable, EmbedderUnavailable, ProviderError
+from cems.errors import EmbedderUnavailable, ProviderError
 from cems.notify import Service
 from cems.providers import Embedder, choose
 from cems.redact import Redactor
 from cems.settings import Settings
-from db.access import Progress, database, quiet
 from db.connect import Database
 from db.ledger import Caps
 from observer.capture import Capture
@@ -26,40 +23,12 @@ from observer.embed import Embedding
 from observer.extract import Context, Extracted, Extractor
 from observer.llm import LlmExtractor
 from observer.observe import Observing
-from observer.process import LONGEST_WAIT, Process
+from observer.process import Process
 from observer.scan import roots
 from observer.turns import Turn
 from observer.watch import Watcher
 
 log = structlog.get_logger()
-
-
-def reach(
-    settings: Settings,
-    stop: threading.Event,
-    *,
-    progress: Progress = quiet,
-    waiting: Callable[[], None] = lambda: None,
-) -> Database:
-    """The writer's way into the database. While it is away, wait for it: 0.5 s, doubling up to a minute, jittered; `waiting`
-    is called before each wait.
-
-    Raises:
-        DatabaseUnavailable: it was still away when `stop` was set.
-        EmbeddedPostgresError, SchemaOutdated, SchemaTooNew: waiting does not help.
-    """
-    wait = 0.5
-    while True:
-        try:
-            return database(settings, "cems_writer", progress=progress)
-        except DatabaseUnavailable as error:
-            if stop.is_set():
-                raise
-            if wait == 0.5:
-                log.warning("degraded: the database does not answer; waiting", reason=str(error))
-        waiting()
-        stop.wait(wait * random.uniform(0.5, 1.0))
-        wait = min(LONGEST_WAIT, wait * 2)
 
 
 def capture(db: Database, settings: Settings, clock: Clock, *, written_since: float = 0.0) -> Capture:

@@ -31,18 +31,21 @@ class Done(NamedTuple):
 class Program:
     """The program with one environment."""
 
-    def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
+    def __init__(
+        self, environment: Mapping[str, str], folder: Path, *, command: tuple[str, ...] = CEMS
+    ) -> None:
         self.environment = dict(environment)
         self.folder = folder
+        self.command = command
 
     def having(self, environment: Mapping[str, str]) -> Program:
         """The same with more in its environment."""
-        return Program({**self.environment, **environment}, self.folder)
+        return Program({**self.environment, **environment}, self.folder, command=self.command)
 
     def __call__(self, *arguments: str, given: bytes = b"", code: int | None = 0, **environment: str) -> Done:
         """Run it to its end; with `code` also check how it ended."""
         done = subprocess.run(
-            [*CEMS, *arguments],
+            [*self.command, *arguments],
             env=self.environment | environment,
             cwd=self.folder,
             input=given,
@@ -76,7 +79,7 @@ class Started:
         self._out, self._err = (program.folder / f"program-{number}.{end}" for end in ("out", "err"))
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
-                [*CEMS, *arguments],
+                [*program.command, *arguments],
                 env={**program.environment, **environment},
                 cwd=program.folder,
                 stdin=subprocess.DEVNULL,

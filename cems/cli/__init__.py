@@ -16,7 +16,7 @@ from cems.errors import CemsError, DatabaseUnavailable
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Start here": {
         "install": ("install:install", "Into Claude Code and as services; shows every step first."),
-        "up": ("up:up", "Everything in the foreground: database, observer, recall, maintenance."),
+        "up": ("up:up", "Everything in the foreground; Ctrl-C ends it."),
         "backfill": ("backfill:backfill", "Learn from the sessions there are, with an estimate first."),
         "search": ("search:search", "Find memories by words and by meaning."),
         "status": ("status:status", "What runs, what waits, what is stored."),
@@ -33,6 +33,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "maintain": ("maintain:maintain", "Run the maintenance jobs by their schedules."),
         "maintenance": ("maintenance:maintenance", "A job by hand; what runs changed; take a run back."),
         "hook": ("hook:hook", "What an agent's hook runs: a session's event in, memories out."),
+        "mcp": ("mcp:mcp", "Let an agent search memories: an MCP server."),
         "db": ("db:db", "The database: start, stop, psql, backup, restore, migrate."),
         "uninstall": ("install:uninstall", "The inverse of install; memories stay."),
         "logs": ("logs_command:logs", "What the services have written down."),

@@ -12,6 +12,7 @@ import click
 
 from cems import settings as configuration
 from cems.cli import output
+from cems.errors import SettingsError
 from cems.settings import Settings
 
 MASK = "****"
@@ -27,7 +28,7 @@ _IN_WORDS = re.compile(r"(?P<name>password\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s&]+)"
     "--reference", is_flag=True, help="Every setting with its default and meaning, as a Markdown table."
 )
 @output.json_option
-def config(only_path: bool, reference: bool, as_json: bool) -> None:
+def config(only_path: bool, reference: bool, as_json: bool) -> int:
     """Show the effective settings and where each came from; secrets are masked.
 
     A setting is taken from its environment variable, else from config.toml, else it has its default.
@@ -40,17 +41,25 @@ def config(only_path: bool, reference: bool, as_json: bool) -> None:
     if reference:
         rows = _reference_rows()
         output.document(rows) if as_json else click.echo(_markdown(rows))
-        return
+        return 0
     settings = configuration.load()
     file = settings.home / "config.toml"
     if only_path:
         output.document({"path": str(file), "exists": file.exists()}) if as_json else click.echo(str(file))
-        return
+        return 0
+    from maintenance import schedule
+
     rows = [_row(settings, field) for field in configuration.fields()]
+    wrong = schedule.problems(settings)
+    problems = [{"problem": str(error), "hint": error.hint} for error in wrong]
     if as_json:
-        output.document({"path": str(file), "exists": file.exists(), "settings": rows})
+        found = {"path": str(file), "exists": file.exists(), "settings": rows, "problems": problems}
+        output.document(found)
     else:
         _show(rows, file)
+        for error in wrong:
+            output.error(str(error), error.hint)
+    return SettingsError.exit_code if wrong else 0
 
 
 def masked(value: str) -> str:

@@ -3,26 +3,23 @@ time when it is asked to, whatever it is waiting for."""
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from cems import settings as configuration
 from cems.cli import output
-from cems.cli.processes import Asked, held, was_killed
+from cems.cli.processes import Asked, held, reviving
 from cems.cli.stopping import Stopping
 from cems.notify import Service
 from cems.settings import Settings
 
 NAME = "observer"
-_REVIVE_SECONDS = 5.0
 
 
 @click.command()
@@ -94,6 +91,7 @@ def run(settings: Settings, stopping: Stopping, as_json: bool) -> int:
 
     from cems.cli import report
     from cems.errors import DatabaseUnavailable
+    from db import access
     from observer import start
     from observer.process import LOOPS
 
@@ -102,7 +100,7 @@ def run(settings: Settings, stopping: Stopping, as_json: bool) -> int:
     service.ready("beginning")
     stopping.then(service.stopping)
     try:
-        db = start.reach(
+        db = access.reach(
             settings,
             stopping.event,
             progress=lambda message: log.info(message),
@@ -112,7 +110,7 @@ def run(settings: Settings, stopping: Stopping, as_json: bool) -> int:
         if stopping.event.is_set():
             return 0
         raise
-    with db, _reviving(settings, stopping):
+    with db, reviving(settings, stopping):
         process, capture, observing, embedding = start.process(db, settings, service=service)
         work = report.Work(capture, observing, embedding)
         stopping.then(process.shutdown)
@@ -132,36 +130,6 @@ def run(settings: Settings, stopping: Stopping, as_json: bool) -> int:
         sys.stdout.flush()
         os._exit(0)
     return 0
-
-
-@contextlib.contextmanager
-def _reviving(settings: Settings, stopping: Stopping) -> Iterator[None]:
-    """Start the embedded server again when it was killed; one that was stopped on purpose stays stopped."""
-    if settings.database_url:
-        yield
-        return
-    from cems.errors import EmbeddedPostgresError
-    from db import embedded
-
-    ended = threading.Event()
-
-    def look() -> None:
-        import structlog
-
-        log = structlog.get_logger()
-        while not ended.wait(_REVIVE_SECONDS) and not stopping.event.is_set():
-            try:
-                if was_killed(settings.home):
-                    log.warning("the embedded Postgres was killed; starting it again")
-                    embedded.start(settings.home)
-            except EmbeddedPostgresError as error:
-                log.error("the embedded Postgres does not start", reason=str(error))
-
-    threading.Thread(target=look, name="reviving", daemon=True).start()
-    try:
-        yield
-    finally:
-        ended.set()
 
 
 def _summary(work: Any) -> dict[str, Any]:

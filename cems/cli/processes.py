@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +14,14 @@ from cems import home
 from cems.cli import output
 from cems.cli.stopping import Stopping
 from cems.errors import AlreadyRunning, CemsError
+from cems.settings import Settings
 
 POLL = 0.5
 """Seconds between two tries to take over from a process that is about to end."""
+
+
+REVIVE = 5.0
+"""Seconds between two looks at whether the embedded server was killed."""
 
 
 class Asked(CemsError):
@@ -93,3 +99,33 @@ def was_killed(folder: Path) -> bool:
 
     info = embedded.status(folder)
     return info.pid is None and (info.data / "postmaster.pid").exists()
+
+
+@contextlib.contextmanager
+def reviving(settings: Settings, stopping: Stopping) -> Iterator[None]:
+    """Start the embedded server again when it was killed; one that was stopped on purpose stays stopped."""
+    if settings.database_url:
+        yield
+        return
+    from cems.errors import EmbeddedPostgresError
+    from db import embedded
+
+    ended = threading.Event()
+
+    def look() -> None:
+        import structlog
+
+        log = structlog.get_logger()
+        while not ended.wait(REVIVE) and not stopping.event.is_set():
+            try:
+                if was_killed(settings.home):
+                    log.warning("the embedded Postgres was killed; starting it again")
+                    embedded.start(settings.home)
+            except EmbeddedPostgresError as error:
+                log.error("the embedded Postgres does not start", reason=str(error))
+
+    threading.Thread(target=look, name="reviving", daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()

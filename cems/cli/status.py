@@ -23,8 +23,9 @@ INTERVAL = 2.0
 def status(watch: bool, as_json: bool) -> int:
     """Show what runs, what waits, what is stored, and what it costs.
 
-    Exit code 0: healthy; 1: the database or the observer does not run, or transcripts wait for more than an hour.
-    Things that are set aside do not make it unhealthy.
+    Exit code 0: healthy; 1: the database or the observer does not run, transcripts wait for more than an hour, or a
+    maintenance job failed, got stuck, or has been due for a day with no worker to run it. Things that are set aside do not
+    make it unhealthy.
 
     \b
     Examples:

@@ -7,19 +7,25 @@ import datetime as dt
 import itertools
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cems import __version__, home
 from cems.cli import unread
 from cems.cli.processes import holder
 from cems.errors import CemsError
+from cems.ids import short
 from cems.settings import Settings
-from db import access, embedded, embeddings, ingest, ledger, memories, status
+from db import access, embedded, embeddings, ingest, ledger, memories, runs, status
 from db.connect import OUTAGES, Database
+from maintenance import due
 
 LAG = 3600.0
 """Seconds a whole line may stand in a transcript without being landed."""
+OVERDUE = 86400.0
+"""Seconds a job may be due without a worker that would run it."""
+PROCESSES = {"observer": "observer", "recall": "recall", "maintenance": "maintain", "up": "up"}
+"""The processes of a home, and the lock file each holds."""
 
 
 def read(settings: Settings, now: dt.datetime) -> dict[str, Any]:
@@ -38,6 +44,7 @@ def read(settings: Settings, now: dt.datetime) -> dict[str, Any]:
         "memories": None,
         "embeddings": None,
         "llm": None,
+        "maintenance": None,
         "disk": _disk(settings),
     }
     found["problems"] += found["database"].pop("problems")
@@ -46,6 +53,7 @@ def read(settings: Settings, now: dt.datetime) -> dict[str, Any]:
             with access.database(settings, "cems_writer", start=False) as db:
                 found |= _stored(db, settings, now)
                 found["processes"]["leases"] = status.leases(db, now)
+                found["maintenance"] = due.outlook(db, settings, now)
         except (CemsError, *OUTAGES) as error:
             found["problems"].append(_problem(error))
     if not found["processes"]["observer"]["running"]:
@@ -59,7 +67,35 @@ def read(settings: Settings, now: dt.datetime) -> dict[str, Any]:
                 "hint": "the observer's log says why",
             }
         )
+    if found["maintenance"]:
+        running = found["processes"]["maintenance"]["running"]
+        found["problems"] += itertools.chain(
+            *(job_problems(job, running, now) for job in found["maintenance"]["jobs"])
+        )
     found["healthy"] = not found["problems"]
+    return found
+
+
+def job_problems(job: Mapping[str, Any], running: bool, now: dt.datetime) -> list[dict[str, str]]:
+    """What is wrong with a job of maintenance."""
+    name, last, found = job["job"], job["last"], []
+    if last and last["outcome"] == "failed":
+        hint = f"`cems maintenance --show {short(last['id'])}` shows the run, the worker's log the rest"
+        found.append({"problem": f"{name} failed: {last['error'] or 'no reason is known'}", "hint": hint})
+    if job["stuck"]:
+        found.append(
+            {
+                "problem": f"{name} did nothing in its last {runs.STUCK} runs although work was waiting",
+                "hint": f"`cems maintenance --show {short(last['id'])}` has its notes" if last else "",
+            }
+        )
+    if not running and job["due_since"] and (now - job["due_since"]).total_seconds() > OVERDUE:
+        found.append(
+            {
+                "problem": f"{name} has been due for more than a day, and no worker runs",
+                "hint": "`cems up`, or `cems maintain`",
+            }
+        )
     return found
 
 
@@ -110,8 +146,8 @@ def embedding_model(settings: Settings) -> str | None:
 
 def _processes(settings: Settings) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name in ("observer", "up"):
-        pid = holder(settings.home, name)
+    for name, lock in PROCESSES.items():
+        pid = holder(settings.home, lock)
         found[name] = {"running": pid is not None, "pid": pid or None}
     return found | {"leases": []}
 

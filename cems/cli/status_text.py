@@ -25,6 +25,8 @@ def show(console: Console, found: Mapping[str, Any]) -> None:
     problem_lines(console, found["problems"])
     facts = {
         "observer": _observer(found),
+        "recall": _process(found, "recall", "not running; a hook starts it when it is needed"),
+        "maintenance": _process(found, "maintenance", "not running here"),
         "database": ", ".join(filter(None, database_facts(found["database"]).values())),
     }
     if found["queue"]:
@@ -36,6 +38,8 @@ def show(console: Console, found: Mapping[str, Any]) -> None:
         facts |= {"written by": found["llm"]["written_by"]} | {
             f"today, {row['purpose']}": _calls(row, now) for row in found["llm"]["today"]
         }
+    if found["maintenance"]:
+        facts |= maintenance_facts(found["maintenance"], now)
     facts["disk"] = (
         f"{size(found['disk']['used_bytes'])} in {found['home']}; {size(found['disk']['free_bytes'])} free"
     )
@@ -63,10 +67,45 @@ def database_facts(found: Mapping[str, Any]) -> dict[str, str]:
 
 def _observer(found: Mapping[str, Any]) -> str:
     observer = found["processes"]["observer"]
-    others = [row["described"] for row in found["processes"]["leases"]]
+    leases = found["processes"]["leases"]
+    others = [row["described"] for row in leases if row["name"].startswith("observer:")]
     state = f"running, process {observer['pid']}" if observer["running"] else "not running here"
     elsewhere = [one for one in others if not (observer["pid"] and one.endswith(f" {observer['pid']}"))]
     return state + (f"; also {', '.join(elsewhere)}" if elsewhere else "")
+
+
+def _process(found: Mapping[str, Any], name: str, absent: str) -> str:
+    process = found["processes"][name]
+    return f"running, process {process['pid']}" if process["running"] else absent
+
+
+def maintenance_facts(found: Mapping[str, Any], now: dt.datetime) -> dict[str, str]:
+    """A line a job: what its last run did and when it runs next, in the time zone of the schedules."""
+    facts = {}
+    for index, job in enumerate(found["jobs"]):
+        where = f" ({found['zone']})" if index == 0 else ""
+        facts[job["job"]] = f"{_last_run(job, now)}; {_next_run(job, now)}{where}"
+    return facts
+
+
+def _last_run(job: Mapping[str, Any], now: dt.datetime) -> str:
+    if going := job["running"]:
+        return f"running since {ago(going['started_at'], now)} ({going['described']})"
+    if (last := job["last"]) is None:
+        return "never ran"
+    undone = ", undone" if last["undone_at"] else ""
+    counts = f", {many(last['changed'], 'change')}" if last["changed"] is not None else ""
+    waiting = f", {last['waiting']:,} waiting" if last["waiting"] else ""
+    return f"{last['outcome']} {ago(last['started_at'], now)}{counts}{waiting}{undone}"
+
+
+def _next_run(job: Mapping[str, Any], now: dt.datetime) -> str:
+    if job["next_at"] is None:
+        return "no schedule" if job["schedule"] is None else "never again by its schedule"
+    if job["due_since"] and job["next_at"] <= now:
+        return "due now"
+    again = "tried again" if job["due_since"] else "next"
+    return f"{again} {job['next_local'][:16].replace('T', ' ')}"
 
 
 def _transcripts(found: Mapping[str, Any], now: dt.datetime) -> dict[str, str]:

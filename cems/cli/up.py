@@ -3,6 +3,7 @@ own, started again when it dies; Ctrl-C ends them in order, and with them the da
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
 from typing import Any
 
@@ -20,6 +21,7 @@ from cems.settings import Settings
 CHILDREN: tuple[Child, ...] = (
     Child("observer", ("observe", "--wait", "--while-parent-lives")),
     Child("recall", ("recall", "--wait", "--while-parent-lives")),
+    Child("maintenance", ("maintain", "--wait", "--while-parent-lives")),
 )
 """What runs beside the database, in the order in which it is started; ended in the opposite one."""
 _PATIENCE = 80.0
@@ -30,7 +32,7 @@ _LOOK_AT_DATABASE = 5.0
 @click.command()
 @output.json_option
 def up(as_json: bool) -> int:
-    """Run database and observer in the foreground; Ctrl-C ends everything that was started here.
+    """Run database, observer, recall and maintenance in the foreground; Ctrl-C ends everything that was started here.
 
     With --json one document says what runs, as soon as it does.
 
@@ -38,7 +40,10 @@ def up(as_json: bool) -> int:
     Example:
       cems up
     """
+    from maintenance import schedule
+
     settings = configuration.load()
+    schedule.of(settings)  # what no worker could use is said before anything is started
     home.ensure(settings.home)
     with Stopping(exit_code=lambda number: 128 + number, patience=_PATIENCE) as stopping:
         try:
@@ -140,10 +145,23 @@ def _say(settings: Settings, started: bool, as_json: bool) -> None:
             "embedder": {"local": "bge-small, on this machine", "none": "none: keywords only"}.get(
                 settings.embedder, settings.embedding_model
             ),
+            "maintenance": _next_job(settings),
             "next": 'in another terminal: `cems status`, `cems search "…"`',
         },
     )
     sys.stdout.flush()
+
+
+def _next_job(settings: Settings) -> str:
+    """The job that the schedules name next."""
+    from maintenance import schedule
+
+    now, zone = dt.datetime.now(dt.UTC), schedule.zone(settings)
+    coming = [(at, job) for job, plan in schedule.of(settings, zone).items() if (at := plan.next(now))]
+    if not coming:
+        return "off: no job has a schedule"
+    at, job = min(coming)
+    return f"{job} next, {at.astimezone(zone):%Y-%m-%d %H:%M} ({schedule.zone_name(zone)})"
 
 
 def _is_dir(folder: str) -> bool:

@@ -24,6 +24,7 @@ from cems.errors import CemsError
 from cems.failpoint import armed
 from cems.settings import Settings
 from cems.settings import load as load_settings
+from db.access import reach
 from observer.process import Process
 from tests.fault import broken
 
@@ -90,7 +91,7 @@ def observe(options: argparse.Namespace, *, arm: bool) -> int:
     threading.Thread(target=wait_for_the_end, args=(stop,), daemon=True).start()
     say(waiting=os.getpid())
     try:
-        with LOCKS[options.lock](settings), observer.start.reach(settings, stop) as db:
+        with LOCKS[options.lock](settings), reach(settings, stop) as db:
             process = observer.start.process(db, settings)[0]
             threading.Thread(target=pass_on, args=(stop, process), daemon=True).start()
             process.run(ready=lambda: say(ready=os.getpid()))

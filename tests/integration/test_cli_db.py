@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -115,8 +116,12 @@ def test_up_runs_everything_and_ctrl_c_leaves_nothing(private: Program) -> None:
     with private.running("up", "--json") as up:
         wait_until(lambda: up.out.endswith("\n") or up.process.poll() is not None, 60)
         said = json.loads(up.out)
-        assert said["processes"] == ["observer", "recall"] and said["database_started"] and said["folders"]
-        wait_until(lambda: "observer │ " in up.err and "looked at once" in up.err, 30)
+        assert (
+            said["processes"] == ["observer", "recall", "maintenance"]
+            and said["database_started"]
+            and said["folders"]
+        )
+        wait_until(lambda: re.search("^observer +│ ", up.err, re.M) and "looked at once" in up.err, 30)
         assert f"process {up.process.pid}" in private("up", code=75).err
         first = private.json("status", code=None)["processes"]["observer"]["pid"]
         os.kill(first, signal.SIGKILL)
