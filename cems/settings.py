@@ -147,6 +147,11 @@ class Settings:
         True, "recall.enabled", "give memories to sessions; without, every hook says nothing"
     )
     recall_memories: Count = _field(6, "recall.memories", "memories given with a prompt, at most; 0: none")
+    mcp_write: bool = _field(
+        False,
+        "mcp.write",
+        "let agents add, forget, pin and snooze memories through `cems mcp`; without, it only reads",
+    )
 
     timezone: str = _field(
         "",
