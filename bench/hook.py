@@ -2,8 +2,8 @@
 interpreter in the same run; and what it does when Postgres or the service is stopped or mute.
 
 The load is that of bench/search.py; each prompt is made of some words of one memory, in that memory's project, with a
-transcript of 4 MB behind it. Hook and bare interpreter take turns, so that both see the same machine. The service has the
-real model where it is on this machine.
+transcript of 6 MB behind it that grows from prompt to prompt. Hook and bare interpreter take turns, so that both see the
+same machine. The service has the real model where it is on this machine.
 
     python bench/hook.py [--quick] [--json]
 """
@@ -34,6 +34,7 @@ import bench.search as load_of_search
 from bench.measure import ROOT, Result, finish, options
 from cems import home as homes
 from cems import settings as configuration
+from cems.cli.installing import hooks
 from cems.project import resolve
 from cems.providers.local import LocalEmbedder
 from cems.providers.model_file import MODEL_NAME
@@ -43,7 +44,6 @@ from db.connect import Access, connect
 from recall.client import health
 
 MEDIAN_LIMIT, P99_LIMIT, FAULT_SECONDS = 3.0, 10.0, 1.0
-HOOK = ROOT / "recall" / "hook.py"
 MODEL = ROOT / ".venv" / "cems-model"
 BARE = (sys.executable, "-I", "-S", "-c", "pass")
 
@@ -56,6 +56,7 @@ class Place:
     settings: Settings
     prompts: list[bytes]
     """Standard inputs."""
+    transcript: Path
 
 
 @contextlib.contextmanager
@@ -79,7 +80,10 @@ def filled(rows: int) -> Iterator[Place]:
             Access(info.dsn(embedded.SUPERUSER, access.DATABASE), "cems_owner", access.owner_id(settings))
         ) as conn:
             load_of_search.fill(conn, load)
-        yield Place(environment, settings, prompts(load, folders, long_transcript(home)))
+        transcript = long_transcript(home)
+        for path, content in hooks.copies(home).items():
+            hooks.write(path, content)
+        yield Place(environment, settings, prompts(load, folders, transcript), transcript)
     finally:
         embedded.stop(home, mode="immediate")
         shutil.rmtree(home, ignore_errors=True)
@@ -132,6 +136,14 @@ def long_transcript(home: Path) -> Path:
         line * 3000 + json.dumps({"type": "assistant", "message": {"content": "Shall I?"}}) + "\n"
     )
     return path
+
+
+def grow(transcript: Path) -> None:
+    """What a session adds between two prompts: 100 KB of tool results, and an answer."""
+    line = json.dumps({"type": "user", "message": {"content": "y" * 2000}}) + "\n"
+    answer = json.dumps({"type": "assistant", "message": {"content": "Done."}}) + "\n"
+    with transcript.open("a") as file:
+        file.write(line * 50 + answer)
 
 
 def prompts(load: load_of_search.Load, folders: list[str], transcript: Path) -> list[bytes]:
@@ -204,7 +216,9 @@ def timed(arguments: tuple[str, ...], given: bytes, environment: dict[str, str])
 
 def hook(place: Place, number: int) -> tuple[float, str]:
     """One run of the hook: seconds, and the text for the session; fails where the output is not valid."""
-    arguments = (sys.executable, "-I", "-S", str(HOOK), "UserPromptSubmit")
+    grow(place.transcript)
+    run = hooks.handler(sys.executable, place.settings.home, "UserPromptSubmit")
+    arguments = (run["command"], *run["args"])
     seconds, printed, code = timed(arguments, place.prompts[number % len(place.prompts)], place.environment)
     output = json.loads(printed)["hookSpecificOutput"]
     if code != 0 or output["hookEventName"] != "UserPromptSubmit":

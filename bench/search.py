@@ -177,8 +177,8 @@ def _near(vector: Any, numbers: np.random.Generator) -> list[float]:
 
 
 def timed(db: Database, asked: list[product.Question]) -> tuple[list[float], list[float]]:
-    """Milliseconds of the two statements of each question, on one connection, sorted: of the clock, and of the server's
-    processor (Linux), which other work on the machine does not add to."""
+    """Milliseconds of each question, its settings and its two statements, on one connection, sorted: of the clock, and of the
+    server's processor (Linux), which other work on the machine does not add to."""
     clock, processor = [], []
     with db.transaction() as conn:
         row = conn.execute("select pg_backend_pid() as pid").fetchone()

@@ -9,7 +9,7 @@ import dataclasses
 import time
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import psycopg
@@ -34,11 +34,6 @@ CHECK_AFTER = 5.0
 """Seconds without use after which a pooled connection is looked at before it is used."""
 _used_at: weakref.WeakKeyDictionary[Connection, float] = weakref.WeakKeyDictionary()
 
-_SCOPE = (
-    b"select set_config('role', %(role)s, true), set_config('cems.owner_id', %(owner)s, true),"
-    b" set_config('search_path', 'cems, public', true), set_config('lock_timeout', %(lock_timeout)s, true),"
-    b" set_config('statement_timeout', %(statement_timeout)s, true)"
-)
 # Here as well as in roles.sql: who logs in as somebody else does not get the role's own settings.
 _TIMEOUTS: dict[Role, tuple[str, str]] = {
     "cems_owner": ("0", "0"),
@@ -104,8 +99,11 @@ class Database:
         self._pool.close(timeout=2)
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[Connection]:
+    def transaction(self, settings: Mapping[str, str] | None = None) -> Iterator[Connection]:
         """A connection inside a transaction, in the scope of this database's role and owner.
+
+        Args:
+            settings: of the server, for this transaction; they cost no round trip of their own.
 
         Raises:
             psycopg.OperationalError, PoolTimeout: the database is away (see OUTAGES).
@@ -114,7 +112,7 @@ class Database:
             self._pool.open(wait=False)
             self._opened = True
         with self._pool.connection() as conn, conn.transaction():
-            enter_scope(conn, self.access.role, self.owner_id)
+            enter_scope(conn, self.access.role, self.owner_id, settings)
             yield conn
 
     def reachable(self) -> bool:
@@ -127,11 +125,25 @@ class Database:
         return True
 
 
-def enter_scope(conn: Connection, role: Role, owner_id: uuid.UUID) -> None:
-    """Set role, owner and search path for the transaction that is open."""
+def enter_scope(
+    conn: Connection, role: Role, owner_id: uuid.UUID, settings: Mapping[str, str] | None = None
+) -> None:
+    """Set role, owner and search path for the transaction that is open, and what else is wanted for it."""
     lock, statement = _TIMEOUTS[role]
-    scope = {"role": role, "owner": str(owner_id), "lock_timeout": lock, "statement_timeout": statement}
-    conn.execute(_SCOPE, scope)
+    scope = {
+        "role": role,
+        "cems.owner_id": str(owner_id),
+        "search_path": "cems, public",
+        "lock_timeout": lock,
+        "statement_timeout": statement,
+    }
+    set_for_transaction(conn, {**scope, **(settings or {})})
+
+
+def set_for_transaction(conn: Connection, settings: Mapping[str, str]) -> None:
+    """Set these of the server's settings until the transaction ends, in one statement."""
+    each = b", ".join([b"set_config(%s, %s, true)"] * len(settings))
+    conn.execute(b"select " + each, [part for pair in settings.items() for part in pair])
 
 
 def connect(access: Access) -> Connection:

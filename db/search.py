@@ -1,5 +1,6 @@
-"""Search over memories, one named statement a request: words (an OR of the question's words, the rarer the heavier) and
-meaning (vectors), both within the filters, fused on one scale, and put into order by `db.search_order`.
+"""Search over memories: words (an OR of the question's words, the rarer the heavier) and meaning (vectors), both within the
+filters, fused on one scale, and put into order by `db.search_order`. Two named statements a request, so that the vector,
+which takes as long as the first, can be computed beside it.
 
 Promised: a hit passed an absolute floor, so a question about something else finds nothing; what was forgotten, archived,
 superseded or snoozed is never found; no text of a question can make it fail."""
@@ -8,9 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import functools
+import re
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from pgvector import Vector
 
@@ -18,7 +21,7 @@ from cems import dates
 from cems.models import Memory
 from cems.terms import words
 from cems.text import sanitise
-from db.connect import Connection, Database, Row
+from db.connect import Connection, Database, Row, set_for_transaction
 from db.memories import memory_of
 from db.queries import SQL
 from db.search_order import Factors, Found, order
@@ -60,9 +63,11 @@ TUNING: Mapping[str, Any] = {
     "depth": 50,
     "index_depth": 30,
     "words_depth": 150,
-    # Up to so many memories, every vector is compared; from there on the index is faster. p95 of the server's processor,
-    # exact and by index, of 100,000: among 800 memories 7 and 9 ms, 1,200 8 and 24, 1,900 10 and 7, 3,500 19 and 5.
-    "few": 1500,
+    # Up to so many memories, every vector is compared; from there on the index is faster. Milliseconds of the server's
+    # processor, median and most, over the load of bench/hook.py: exact and by index, among 500 to 1,000 memories 7 to 11
+    # and 12 to 49, 1,000 to 1,500 9 to 10 and 10 to 46, 1,500 to 2,500 11 to 15 and 14 to 85, 2,500 to 4,000 18 to 24 and
+    # 15 to 45, 4,000 to 7,000 23 to 33 and 12 to 35.
+    "few": 2500,
     # Memories that tell which words are rare: 150 do as well as 700.
     "sample": 150,
     # Where memories are many, only the rarest words choose candidates, at least two: those of which one in fifty has one.
@@ -134,18 +139,42 @@ class Answer:
     latest: bool
 
 
-def search(db: Database, question: Question, now: dt.datetime) -> list[Hit]:
-    """The best memories for a question, best first; none is a normal answer."""
-    return explain(db, question, now).hits
+class Meaning(NamedTuple):
+    """A question's vector and the model it is of."""
+
+    vector: Sequence[float]
+    model_id: str
 
 
-def explain(db: Database, question: Question, now: dt.datetime) -> Answer:
+def search(
+    db: Database,
+    question: Question,
+    now: dt.datetime,
+    meaning: Callable[[], Meaning | None] | None = None,
+) -> list[Hit]:
+    """The best memories for a question, best first; none is a normal answer.
+
+    Args:
+        meaning: gives the question's vector, where that is still being computed; asked when the words have been looked up.
+    """
+    return explain(db, question, now, meaning).hits
+
+
+def explain(
+    db: Database,
+    question: Question,
+    now: dt.datetime,
+    meaning: Callable[[], Meaning | None] | None = None,
+) -> Answer:
     """The same, with how the question was understood."""
     reading = read(question, now)
     args = arguments(question, reading, now)
     args["owner"] = db.owner_id
-    with db.transaction() as conn:
-        rows = run(conn, args)
+    with db.transaction(settings(args)) as conn:
+        chosen = _candidates(conn, args)
+        if meaning is not None and not args["listing"] and (known := meaning()):
+            args |= _of_meaning(*known)
+        rows = _ranked(conn, args, chosen)
     found = [
         Found(memory_of(row), row["score"], row["pinned"], row["used_count"], row["alike"]) for row in rows
     ]
@@ -172,11 +201,10 @@ def read(question: Question, now: dt.datetime) -> dates.Reading:
 
 
 def arguments(question: Question, reading: dates.Reading, now: dt.datetime) -> dict[str, Any]:
-    """The parameters of the statement, all but the owner."""
+    """The parameters of both statements, all but the owner."""
     asked = words(reading.text)
     timed = reading.since is not None or reading.until is not None or reading.latest
     listing = timed and all(word.text in _ABOUT_TIME for word in asked)
-    scale = SCALES.get(question.model_id or "", OTHER_SCALE)
     kind, layer, concept, file = (
         sanitise(value) if value is not None else None
         for value in (question.kind, question.layer, question.concept, question.file)
@@ -187,11 +215,7 @@ def arguments(question: Question, reading: dates.Reading, now: dt.datetime) -> d
         "identifiers": [] if listing else [word.identifier for word in asked],
         "shares": [] if listing else [word.share for word in asked],
         "listing": listing,
-        "vector": None if listing or question.vector is None else Vector(list(question.vector)),
-        "model": question.model_id or "",
-        "floor": scale.floor,
-        "zero": scale.zero,
-        "words_meaning_floor": scale.zero,
+        **_of_meaning(None if listing else question.vector, question.model_id),
         "projects": list(question.projects) if question.projects is not None else None,
         "kind": kind,
         "layer": layer,
@@ -206,14 +230,84 @@ def arguments(question: Question, reading: dates.Reading, now: dt.datetime) -> d
 
 
 def run(conn: Connection, args: Mapping[str, Any]) -> list[Row]:
-    """The statement, inside the caller's transaction: rows by relevance."""
-    conn.execute(SQL["search.settings"], args)
-    return conn.execute(statement(args["model"]), args).fetchall()
+    """Both statements and their settings, inside the caller's transaction: rows by relevance."""
+    set_for_transaction(conn, settings(args))
+    return _ranked(conn, args, _candidates(conn, args))
 
 
-def statement(model_id: str) -> bytes:
-    """`search.hybrid` with the cast that a model's index is built on."""
-    return _STATEMENTS.get(model_id, SQL["search.hybrid"])
+def settings(args: Mapping[str, Any]) -> dict[str, str]:
+    """What the server is told for the time of a search."""
+    return {
+        # One plan for all questions of a shape: to make one takes longer than to carry it out.
+        "plan_cache_mode": "force_generic_plan",
+        # As on a disk without a head, or joins over few rows would read whole tables.
+        "random_page_cost": "1.1",
+        # The index goes on until it has found enough that pass the filters.
+        "hnsw.iterative_scan": "relaxed_order",
+        "hnsw.ef_search": str(args["ef"]),
+        "hnsw.max_scan_tuples": str(args["max_scan"]),
+        "hnsw.scan_mem_multiplier": "4",
+    }
+
+
+def statement(name: str, args: Mapping[str, Any]) -> bytes:
+    """A statement in the shape that these parameters ask for: without the filters that are absent, with the model and the
+    cast that its index is built on, and with the limits in it: all that a plan which is kept must know."""
+    shape = frozenset(part for part in _PARTS if args.get(part) not in (None, False))
+    limits = tuple((limit, int(args[limit])) for limit in _LIMITS)
+    return _shaped(name, shape, args["model"] if args["model"] in INDEXED else None, limits)
+
+
+_PARTS = ("kind", "layer", "concept", "file", "since", "until", "projects", "vector", "listing", "many")
+_LIMITS = ("few", "sample", "depth", "index_depth", "words_depth")
+_BLOCK = re.compile(rb"/\*if ([a-z_ ]+)\*/((?:(?!/\*if ).)*?)/\*end\*/", re.S)
+
+
+@functools.lru_cache(512)
+def _shaped(
+    name: str, shape: frozenset[str], model: str | None, limits: tuple[tuple[str, int], ...]
+) -> bytes:
+    text = SQL[f"search.{name}"]
+
+    def kept(block: re.Match[bytes]) -> bytes:
+        wanted = re.findall(r"(no )?(\w+)", block[1].decode())
+        return block[2] if all((part in shape) is not bool(no) for no, part in wanted) else b""
+
+    while _BLOCK.search(text):  # from the inside out
+        text = _BLOCK.sub(kept, text)
+    if model is not None:
+        text = text.replace(b"/*::halfvec*/", b"::halfvec(%d)" % INDEXED[model])
+        text = text.replace(b"%(model)s", b"'%s'" % model.encode())
+    for limit, number in limits:
+        text = text.replace(b"%%(%s)s" % limit.encode(), b"%d" % number)
+    # Without comments and indents: psycopg keeps what it has read of a statement only where that is short.
+    lines = (line.partition(b"-- ")[0].strip() for line in text.splitlines())
+    return b"\n".join(line for line in lines if line)
+
+
+def _candidates(conn: Connection, args: Mapping[str, Any]) -> Row:
+    """What the words find and weigh, and whether much passes the filters."""
+    found = conn.execute(statement("candidates", args), args).fetchone()
+    assert found is not None  # an aggregate has one row
+    return found
+
+
+def _ranked(conn: Connection, args: Mapping[str, Any], candidates: Row) -> list[Row]:
+    """The candidates and what the meaning finds, by relevance."""
+    given = {**args, **candidates}
+    return conn.execute(statement("hybrid", given), given).fetchall()
+
+
+def _of_meaning(vector: Sequence[float] | None, model_id: str | None) -> dict[str, Any]:
+    """The parameters that come of the vector and its model."""
+    scale = SCALES.get(model_id or "", OTHER_SCALE)
+    return {
+        "vector": None if vector is None else Vector(list(vector)),
+        "model": model_id or "",
+        "floor": scale.floor,
+        "zero": scale.zero,
+        "words_meaning_floor": scale.zero,
+    }
 
 
 def _hit(found: Found, row: Row, factors: Factors) -> Hit:
@@ -274,7 +368,3 @@ _ABOUT_TIME = frozenset(
     ]
 )
 """Beside a time, these ask for no more than what there is."""
-_STATEMENTS = {
-    model: SQL["search.hybrid"].replace(b"/*::halfvec*/", b"::halfvec(%d)" % dimensions)
-    for model, dimensions in INDEXED.items()
-}

@@ -19,7 +19,7 @@ from observer import toolcalls
 from observer.keep import Keeper
 from observer.records import Block, Inner, Record
 from observer.secret_results import record_shows_secret
-from observer.wrappers import classify, said_on_refusal
+from observer.wrappers import classify, said_on_refusal, strip_injected
 
 PROMPT_LIMIT = 12_000
 ANSWER_LIMIT = 8_000
@@ -229,7 +229,8 @@ class Condenser:
             failed = failed or error
             secret = secret or record_shows_secret(record)
             uses.append(ToolUse(id=call_id, name=name, error=error))
-            texts.append("[content of a file of secrets left out]" if secret else text)
+            # What our own tools gave back is no news.
+            texts.append("[content of a file of secrets left out]" if secret else strip_injected(text))
         text = self._keep.message(
             texts, ERROR_LIMIT if failed else RESULT_LIMIT, keep_tail=0.4 if failed else 0.0
         )

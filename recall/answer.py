@@ -19,15 +19,15 @@ from cems.models import Memory
 from cems.project import Project
 from cems.settings import Settings
 from db.connect import OUTAGES, Database
-from db.search import Hit, Question, search
+from db.search import Hit, Meaning, Question, search
 from recall import own_words, prompting, relevance, request, subagent
 from recall.block import Section, fence, item
 from recall.bounded import Late, Pending
 from recall.diagnostics import Trace
 from recall.reach import Reach
 from recall.request import HookInput, Request
-from recall.transcript import read_tail
-from recall.warm import SECONDS, Meaning, WarmEmbedder
+from recall.transcript import Tails
+from recall.warm import SECONDS, WarmEmbedder
 
 _BODY = 400
 _FROM_HOOK = ("CEMS_CONTEXT_", "CEMS_RECALL_", "CLAUDE_PROJECT_DIR", "CLAUDE_CONFIG_DIR")
@@ -46,6 +46,7 @@ class Asked:
     now: dt.datetime
     reach: Reach
     embedder: WarmEmbedder | None
+    tails: Tails
     trace: Trace
 
     @property
@@ -75,11 +76,13 @@ class Answerer:
     ) -> None:
         self.reach = reach
         self.embedder = embedder
+        self._tails = Tails()
         self._machine = machine
         self._clock = clock
         self._base = {k: v for k, v in environment.items() if not k.startswith(_FROM_HOOK)}
         self._lock = threading.Lock()
         self._prompts: collections.OrderedDict[tuple[str, str], None] = collections.OrderedDict()
+        self._known: dict[frozenset[tuple[str, str]], tuple[object, Settings]] = {}
 
     def answer(self, asked: Request, trace: Trace) -> bytes:
         """The document for a request; an empty one where there is nothing to say."""
@@ -101,7 +104,7 @@ class Answerer:
         if found is None or asked.event not in HANDLERS:
             trace.skipped = "unreadable"
             return ""
-        settings = configuration.load(self._base | dict(asked.environment))
+        settings = self._settings(asked.environment)
         if not settings.recall_enabled:
             trace.skipped = "off"
             return ""
@@ -116,9 +119,22 @@ class Answerer:
             self._clock(),
             self.reach,
             self.embedder,
+            self._tails,
             trace,
         )
         return HANDLERS[asked.event](given)
+
+    def _settings(self, environment: Mapping[str, str]) -> Settings:
+        """The settings of a session; read again when the file of settings is another one."""
+        asked = frozenset(environment.items())
+        known = self._known.get(asked)
+        if known is None or _stamp(known[1].home) != known[0]:
+            settings = configuration.load(self._base | dict(environment))
+            known = _stamp(settings.home), settings
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[asked] = known
+        return known[1]
 
     def _is_copy(self, event: str, found: HookInput) -> bool:
         """Whether this very prompt was answered: a hook that is installed twice fires twice."""
@@ -146,7 +162,7 @@ def on_prompt(asked: Asked) -> str:
         return ""
     begun = _begin(asked, reading.text)
     with trace.stage("transcript"):
-        tail = read_tail(given.transcript_path)
+        tail = asked.tails.read(given.transcript_path)
     text = prompting.query(reading, tail.last_answer)
     if text != reading.text:
         begun = _begin(asked, text)
@@ -198,7 +214,7 @@ def on_subagent(asked: Asked) -> str:
     """What a subagent is given: what holds here, and what fits its task."""
     given = asked.input
     with asked.trace.stage("transcript"):
-        tail = read_tail(given.transcript_path)
+        tail = asked.tails.read(given.transcript_path)
     project = asked.project()
     task = next((prompt for agent, prompt in tail.spawned if agent == (given.agent_type or "")), "")
     text = own_words.cut(task, prompting.QUESTION_LIMIT)
@@ -217,6 +233,15 @@ HANDLERS: dict[str, Callable[[Asked], str]] = {
     "SessionStart": on_session_start,
     "SubagentStart": on_subagent,
 }
+
+
+def _stamp(home: Path) -> object:
+    """What tells one file of settings from another; None where there is none."""
+    try:
+        found = (home / "config.toml").stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
 
 
 def _begin(asked: Asked, text: str) -> Pending[Meaning] | None:
@@ -248,23 +273,21 @@ def _find(
         limit: hits to look at; more than can be shown, because some were shown, come from tools, or are weak.
         dates: whether dates in the text say when it happened; in a task they mostly say something else.
     """
-    meaning = None
-    if begun is not None:
+
+    def meaning() -> Meaning | None:
+        """The vector, which was being computed while the words were looked up."""
+        if begun is None:
+            return None
         try:
             with asked.trace.stage("embed"):
-                meaning = begun.result(SECONDS)
+                return begun.result(SECONDS)
         except Late:
             asked.trace.degraded.append("embedder late")
-    question = Question(
-        text,
-        meaning.vector if meaning else None,
-        meaning.model_id if meaning else None,
-        [project.id] if project else [],
-        limit=limit,
-        dates=dates,
-    )
+            return None
+
+    question = Question(text, projects=[project.id] if project else [], limit=limit, dates=dates)
     with asked.trace.stage("search"):
-        return search(asked.db, question, asked.now)
+        return search(asked.db, question, asked.now, meaning)
 
 
 def _block(items: list[str], event: str, tokens: int) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from recall.hook import FOLDER, SOCKET
 from recall.request import HEALTH, PROTOCOL
-from recall.service import FOLDER, SOCKET
 
 
 def health(home: Path, seconds: float = 3.0) -> dict[str, Any] | None:

@@ -1,18 +1,22 @@
 """The hook of Claude Code: standard input to the recall service, its answer to standard output. One file that runs alone as
-`python -I -S /abs/recall/hook.py EVENT`, on built-in modules only: an interpreter and a socket, nothing heavier.
+`python -I -S /abs/recall/hook.py EVENT`, on built-in modules only: an interpreter and a socket, nothing heavier. Imported
+(as an installed hook does, see `cems/cli/installing/hooks.py`) it is not compiled at each run, a tenth of its time.
 
 Promises: within its deadline, exactly one JSON document of the firing event's shape on standard output and exit code 0,
 whatever happens (exit code 2 would erase the user's prompt). It writes nothing, decides nothing and imports nothing from
 the folder it is started in. Without a service it asks a process of its own, by keywords, and has the service started for
 the next time."""
 
-from __future__ import annotations
-
+# No annotations from __future__: that is a file to read.
 import _signal  # type: ignore[import-not-found]  # `signal` builds enums: a quarter of this program's time
 import _socket
 import posix
 import sys
 import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 EVENTS = (b"UserPromptSubmit", b"SessionStart", b"SubagentStart")
 DEADLINE = 0.72
@@ -74,41 +78,27 @@ class Hook:
                 error.errno in GONE
             )  # a queue that is full, or late, is a service that lives
             return None
+
+        def read(size: int) -> bytes:
+            connection.settimeout(self.left(SERVICE_SECONDS))
+            return connection.recv(size)
+
         try:
             connection.sendall(frame)
-            received = b""
-            while (found := document_in(received)) is None:
-                connection.settimeout(self.left(SERVICE_SECONDS))
-                piece = connection.recv(65536)
-                if not piece or len(received) > REPLY_LIMIT:
-                    return None
-                received += piece
+            return reply(read)
         except OSError:
             return None
-        return found
 
     def ask_child(self, frame: bytes) -> bytes | None:
         """The same question to a process of its own, which is killed at the deadline; keywords only."""
-        from_hook, to_child = posix.pipe()
-        from_child, to_hook = posix.pipe()
-        self.child = posix.fork()
-        if not self.child:
-            run_cems(from_hook, to_hook, b"recall", b"--direct")
-        posix.close(from_hook)
-        posix.close(to_hook)
+        self.child, to_child, from_child = start_child()
         try:
             while frame:
                 frame = frame[posix.write(to_child, frame[:65536]) :]
         except OSError:
             return None
         posix.close(to_child)
-        received = b""
-        while (found := document_in(received)) is None:
-            piece = posix.read(from_child, 65536)  # the alarm ends it
-            if not piece or len(received) > REPLY_LIMIT:
-                return None
-            received += piece
-        return found
+        return reply(lambda size: posix.read(from_child, size))  # the alarm ends it
 
     def end(self, document: bytes) -> None:
         """Say it, once, and leave: without the interpreter's own end, which takes as long as all the rest."""
@@ -166,6 +156,17 @@ def request(event: bytes, environment: dict[bytes, bytes], body: bytes) -> bytes
     return b"%s %s %d %d\n" % (PROTOCOL, event, len(sent), len(body)) + sent + body
 
 
+def reply(read: "Callable[[int], bytes]") -> bytes | None:
+    """The document that comes, piece by piece; None where it ends early or has no end."""
+    received = b""
+    while (found := document_in(received)) is None:
+        piece = read(65536)
+        if not piece or len(received) > REPLY_LIMIT:
+            return None
+        received += piece
+    return found
+
+
 def document_in(received: bytes) -> bytes | None:
     """The document of a whole reply, `STATUS LENGTH\\n` and so many bytes; None while some are missing."""
     head, line_end, document = received.partition(b"\n")
@@ -217,6 +218,18 @@ def default_home(environment: dict[bytes, bytes]) -> bytes:
         return chosen.rstrip(b"/") + b"/cems"
     place = b"/Library/Application Support/cems" if sys.platform == "darwin" else b"/.local/share/cems"
     return environment.get(b"HOME", b"") + place
+
+
+def start_child() -> tuple[int, int, int]:
+    """Have one request answered by `cems recall --direct`: its process, what to write to, what to read from."""
+    from_hook, to_child = posix.pipe()
+    from_child, to_hook = posix.pipe()
+    child = posix.fork()
+    if not child:
+        run_cems(from_hook, to_hook, b"recall", b"--direct")
+    posix.close(from_hook)
+    posix.close(to_hook)
+    return child, to_child, from_child
 
 
 def start_service() -> None:

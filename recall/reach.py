@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import psycopg
 
@@ -13,6 +13,11 @@ from db.connect import Access, Connection, Database
 
 STATEMENT_MS = 300
 LOCK_MS = 100
+_LIMITS = {
+    "statement_timeout": str(STATEMENT_MS),
+    "lock_timeout": str(LOCK_MS),
+    "transaction_read_only": "on",
+}
 _SLOW = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable)
 """Of OUTAGES, these say that the server is there and busy."""
 
@@ -24,14 +29,9 @@ class HurriedDatabase(Database):
         super().__init__(access, size=size, timeout=timeout)
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[Connection]:
+    def transaction(self, settings: Mapping[str, str] | None = None) -> Iterator[Connection]:
         """As the base class, within the limits; read-only, beside the role that cannot write anyway."""
-        with super().transaction() as conn:
-            conn.execute(
-                "select set_config('statement_timeout', %s, true), set_config('lock_timeout', %s, true),"
-                " set_config('transaction_read_only', 'on', true)",
-                (str(STATEMENT_MS), str(LOCK_MS)),
-            )
+        with super().transaction({**(settings or {}), **_LIMITS}) as conn:
             yield conn
 
 

@@ -12,6 +12,7 @@ import os
 import selectors
 import socket
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -21,15 +22,13 @@ from typing import Any
 import msgspec
 import structlog
 
-from cems import __version__, home
+from cems import __version__, home, notify
 from recall.answer import Answerer
 from recall.bounded import Bounded, Late
 from recall.diagnostics import Counters, Trace
+from recall.hook import FOLDER, SOCKET
 from recall.request import HEALTH, BadRequest, Request, document, read_request, write_reply
 
-FOLDER = "recall"
-SOCKET = "recall.sock"
-"""Both known to `recall/hook.py`."""
 CONNECTIONS = 8
 """Requests at a time; more are told that the service is busy."""
 ANSWERS = 4
@@ -41,6 +40,10 @@ WRITE_SECONDS = 0.5
 IDLE_SECONDS = 3600.0
 """Without a request, after which a service that a hook started ends."""
 TICK = 2.0
+LOOK_SECONDS = 20.0
+LOOPS = {"listening": 30.0, "looking": 85.0}
+"""What tells that the service lives, and after how many seconds of silence it is stuck."""
+SWITCH_SECONDS = 0.0005
 _BACKLOG = 32
 _FIRST_FD = 3  # SD_LISTEN_FDS_START
 
@@ -57,7 +60,9 @@ class Service:
         health: Callable[[], dict[str, Any]],
         *,
         idle_seconds: float | None = None,
+        tell: notify.Service | None = None,
     ) -> None:
+        self._tell = tell or notify.Service(LOOPS, environment={})
         self._folder = folder / FOLDER
         self._answerer = answerer
         self._health = health
@@ -77,15 +82,21 @@ class Service:
 
     def run(self) -> None:
         """Answer until asked to end, idle for too long, replaced by another socket, or made of code that has changed."""
+        # A request is handed between threads; one that computes must not keep the others from their turn for 5 ms.
+        sys.setswitchinterval(SWITCH_SECONDS)
         listener, ours = listen(self._folder)
         identity = _identity(self._folder / SOCKET) if ours else None
         _log.info("recall is listening", by="itself" if ours else "systemd")
+        self._tell.ready("listening")
+        ended = threading.Event()
+        threading.Thread(target=self._look, args=(ended,), name="cems-look", daemon=True).start()
         with listener, selectors.DefaultSelector() as selector:
             listener.setblocking(False)
             selector.register(listener, selectors.EVENT_READ)
             selector.register(self._woken, selectors.EVENT_READ)
             why = ""
             while not why:
+                self._tell.beat("listening")
                 ready = [key.fileobj for key, _ in selector.select(TICK)]
                 if self._woken in ready:
                     why = "asked"
@@ -93,9 +104,19 @@ class Service:
                     self._accept(listener)
                 else:
                     why = self._reason_to_end(identity)
+        ended.set()
+        self._tell.stopping()
         if ours and _identity(self._folder / SOCKET) == identity:
             (self._folder / SOCKET).unlink(missing_ok=True)
         _log.info("recall has ended", why=why)
+
+    def _look(self, ended: threading.Event) -> None:
+        """Go the whole way to the memories now and then, and tell; a database that is away is told, not a reason to end."""
+        while not ended.wait(LOOK_SECONDS):
+            with contextlib.suppress(Late):
+                found = self._healths.run(self._health, HEALTH_SECONDS)
+                away = found.get("database") != "answers"
+                self._tell.beat("looking", "the database does not answer" if away else "answering")
 
     def _reason_to_end(self, identity: tuple[int, int] | None) -> str:
         if self._idle_seconds is not None and time.monotonic() - self._last > self._idle_seconds:

@@ -4,14 +4,15 @@ must not wait for one, and its calls belong to the writer's ledger."""
 
 from __future__ import annotations
 
+import gc
 import threading
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from cems.errors import CemsError
-from cems.providers import Vector
 from cems.providers.local import LocalEmbedder
 from cems.providers.model_file import MODEL_NAME, PINNED
 from cems.settings import Settings
+from db.search import Meaning
 from recall.bounded import Bounded, Pending
 
 LOOK_AGAIN = 5.0
@@ -22,13 +23,6 @@ CHARACTERS = 1200
 """Of a question that are embedded; the model reads about that many."""
 
 State = Literal["off", "network", "absent", "loading", "ready", "broken"]
-
-
-class Meaning(NamedTuple):
-    """A question's vector and the model it is of."""
-
-    vector: Vector
-    model_id: str
 
 
 class WarmEmbedder:
@@ -71,6 +65,9 @@ class WarmEmbedder:
                     self.state = "loading"
                     model = LocalEmbedder(self._folder, threads=1)
                     model.embed_query("warm")  # the first run allocates
+                    # All that was loaded stays: to look through it for garbage again and again would hold up an answer.
+                    gc.collect()
+                    gc.freeze()
                     self._model, self.state = model, "ready"
                     return
                 except CemsError:

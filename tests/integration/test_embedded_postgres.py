@@ -696,3 +696,10 @@ def _make_illegal(library: Path, function: bytes) -> None:
             library.write_bytes(content)
             return
     raise AssertionError(f"no {function.decode()} in {library}")
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "megabytes"), [(0, 128), (0.5, 128), (1, 128), (2, 256), (4, 512), (64, 512)]
+)
+def test_pages_take_an_eighth_of_the_memory_within_limits(gigabytes: float, megabytes: int) -> None:
+    assert config.buffers_mb(int(gigabytes * 2**30)) == megabytes

@@ -168,9 +168,8 @@ def test_case_I75_no_service_and_no_postgres(running: dict[str, str], fault: str
 def test_without_a_service_a_process_of_its_own_answers_by_keywords(
     running: dict[str, str], tmp_path: Path
 ) -> None:
-    patient = (
-        tmp_path / "hook.py"
-    )  # on a busy machine the deadline may come first; what is tested here is the way
+    # On a busy machine the deadline may come first; what is tested here is the way.
+    patient = tmp_path / "hook.py"
     patient.write_text(HOOK.read_text().replace("\nDEADLINE = 0.72\n", "\nDEADLINE = 15.0\n"))
     program = (sys.executable, "-I", "-S", str(patient))
     given = payload("UserPromptSubmit", "/orchard", prompt=PROMPT)

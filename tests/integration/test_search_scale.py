@@ -12,15 +12,15 @@ from collections.abc import Iterator
 import numpy as np
 import psycopg
 import pytest
+from pgvector.psycopg import register_vector
 
 from bench import search as load
 from cems.providers.local import LocalEmbedder
 from cems.terms import memory_terms
 from db import embeddings
 from db import search as product
-from db.connect import Access, Connection, Database
+from db.connect import Access, Connection, Database, enter_scope, set_for_transaction
 from db.embedded import ServerInfo
-from db.queries import SQL
 from db.search import Question
 from tests import sample_sessions
 from tests.conftest import admin
@@ -80,26 +80,33 @@ def test_case_R67_a_small_project_beside_a_big_one_is_searched_completely(
         assert {row["id"].int - (2 << 64) for row in rows[:10]} == set(exact.tolist())
 
 
-def plan(db: Database, question: Question, *, few: int | None = None) -> str:
-    """How the statement is carried out, as the reader."""
+def plan(server: ServerInfo, database: str, question: Question) -> str:
+    """How both statements are carried out, by the plans that are kept, as the reader."""
     args = product.arguments(question, product.read(question, load.NOW), load.NOW) | {"owner": OWNER}
-    with db.transaction() as conn:
-        conn.execute(SQL["search.settings"], args)
-        args |= {} if few is None else {"few": few}
-        rows = conn.execute(b"explain (format json) " + product.statement(args["model"]), args).fetchall()
-    return json.dumps(rows[0]["QUERY PLAN"])
+    said: list[str] = []
+    with admin(server, database) as conn, conn.transaction():
+        conn.execute("load 'auto_explain'")
+        conn.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+        told = {"auto_explain.log_min_duration": "0", "auto_explain.log_format": "json"}
+        set_for_transaction(conn, {**told, "client_min_messages": "log"})
+        enter_scope(conn, "cems_reader", OWNER)
+        register_vector(conn)
+        product.run(conn, args)
+        conn.execute("select 1")  # what a statement did is said when the next one comes
+    return "\n".join(text for text in said if "lively" in text)
 
 
 def test_the_indexes_are_used_under_row_level_security(
-    large: Database, two_projects: tuple[str, load.Load]
+    server: ServerInfo, two_projects: tuple[str, load.Load]
 ) -> None:
-    made = two_projects[1]
+    name, made = two_projects
     text = " ".join(made.texts[5].split()[:6])
-    found = plan(large, Question(text, made.vectors[5].tolist(), load.MODEL, [BIG]))
+    found = plan(server, name, Question(text, made.vectors[5].tolist(), load.MODEL, [BIG]))
     for index in ("memory_search", "memory_live", "embedding_bge_small_384", "embedding_pkey", "memory_pkey"):
         assert f'"Index Name": "{index}"' in found, index
     assert '"Seq Scan", "Relation Name": "memory"' not in found
-    everywhere = plan(large, Question(text, made.vectors[5].tolist(), load.MODEL))
+    assert '"Index Name": "memory_project"' not in found.partition("CTE found")[2].partition("CTE")[0]
+    everywhere = plan(server, name, Question(text, made.vectors[5].tolist(), load.MODEL))
     assert '"Index Name": "embedding_bge_small_384"' in everywhere
     assert '"Index Name": "memory_search"' in everywhere
 

@@ -12,7 +12,7 @@ import pytest
 from cems.ids import short
 from cems.models import Memory
 from cems.settings import Settings
-from db import memories
+from db import lifecycle, memories
 from db.connect import Connection, Database, Row
 from db.memories import Filter, HandWritten
 from observer.start import capture
@@ -275,7 +275,7 @@ def test_an_erased_memory_leaves_no_trace_of_its_use(
     acting(transcript, memory, "what now?")
     capture(db, settings, clock).run_pass(once=True)
     assert sql.execute("select 1 from memory_use").fetchone()
-    memories.erase(db, memory.id, clock.now())
+    lifecycle.erase(db, memory.id, clock.now())
     assert not sql.execute("select 1 from memory_use").fetchone()
 
 
@@ -310,3 +310,14 @@ def test_case_E42_a_memory_that_comes_back_in_transcripts_is_counted_and_not_lea
     assert all(row["n"] >= 5 for row in sql.execute("select shown_count as n from memory").fetchall())
     lines = sql.execute("select count(*) as n from line where text like '%cems-memory%'").fetchone()
     assert lines == {"n": 0}
+
+
+def test_what_our_own_tools_gave_back_is_no_news(
+    db: Database, sql: Connection, settings: Settings, clock: FakeClock, memory: Memory, transcript: Transcript
+) -> None:
+    transcript.prompt("What do we know of the checkout queue?")
+    transcript.call("mcp__cems__search", {"query": "checkout queue"})
+    transcript.result(f"one memory\n{block(memory)}\nask `get` for more")
+    observe_all(db, capture(db, settings, clock), clock)
+    rows = sql.execute("select text from line where kind = 'result'").fetchall()
+    assert rows and all(memory.title not in row["text"] and "ask `get`" in row["text"] for row in rows)

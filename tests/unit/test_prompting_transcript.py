@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from recall.transcript import TAIL_LIMIT, read_tail
+from recall.transcript import TAIL_LIMIT, Tails, read_tail
 from tests.hooking import answer_record, compacted_record, injected_record, transcript
 
 BLOCK = '<cems-memory event="UserPromptSubmit">\nNotes\n- [{}] decision · 2026-11-30: x\n</cems-memory>'
@@ -69,6 +69,30 @@ def test_only_the_end_of_a_large_file_is_read(tmp_path: Path) -> None:
     began = time.process_time()
     assert read_tail(str(path)).shown == {B}
     assert time.process_time() - began < 0.3
+
+
+def test_of_a_known_transcript_what_was_added_is_enough(tmp_path: Path) -> None:
+    path, tails = tmp_path / "s", Tails()
+    added = [
+        injected_record(BLOCK.format(A)),
+        answer_record("one"),
+        injected_record(BLOCK.format(B)),
+        answer_record("two"),
+    ]
+    added += [compacted_record(), injected_record(BLOCK.format(B)), answer_record("three")]
+    written = Path(transcript(tmp_path / "whole", *added)).read_bytes()
+    for end in (*range(0, len(written), 37), len(written)):
+        path.write_bytes(written[:end])
+        assert tails.read(str(path)) == read_tail(str(path)), end
+    assert tails.read(str(path)).last_answer == "three"
+
+
+def test_a_transcript_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
+    path, tails = tmp_path / "s", Tails()
+    for text, block in (("one", A), ("another one, which is longer", B), ("short", A)):
+        transcript(path, injected_record(BLOCK.format(block)), answer_record(text))
+        found = tails.read(str(path))
+        assert (found.shown, found.last_answer) == ({block}, text)
 
 
 @pytest.mark.parametrize(
