@@ -108,6 +108,8 @@ class Observation:
     evidence: tuple[Evidence, ...]
     occurred_at: dt.datetime
     project_id: UUID
+    around: str = ""
+    """What stood around it in its session, a line each; never shown, only searched."""
 
     @property
     def origin(self) -> Origin:

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import itertools
 import re
+import unicodedata
 from collections.abc import Sequence
 
 TERMS_LIMIT = 8000
@@ -78,7 +80,7 @@ def words(question: str) -> list[Word]:
     """What to search for, each once: identifiers first where there are more than `WORDS_LIMIT`. A run of a script without
     spaces stands as its pairs alone: no memory holds the same whole sentence."""
     found: dict[str, Word] = {}
-    for match in _TOKEN.finditer(question):
+    for match in _TOKEN.finditer(_composed(question)):
         whole, named = _plain(match[0]), _is_identifier(match[0])
         asked = [t for t in dict.fromkeys(tokens(match[0])) if _is_asked(t, whole)]
         share = 1.0 if _UNSPACED.search(whole) else 1 / max(len(asked), 1)
@@ -95,7 +97,7 @@ def words(question: str) -> list[Word]:
 def tokens(text: str) -> list[str]:
     """Every term of a text, in order, with repetitions."""
     found: list[str] = []
-    for match in _TOKEN.finditer(text):
+    for match in _TOKEN.finditer(_composed(text)):
         token = match[0]
         if len(token) > 200:
             continue
@@ -104,12 +106,27 @@ def tokens(text: str) -> list[str]:
         for part in parts:
             if len(parts) > 1:
                 found.append(part.lower())
-            humps = _HUMPS.findall(part)
+            humps = _humps(part)
             if len(humps) > 1:
                 found.extend(h.lower() for h in humps if len(h) > 1)
             for run in _UNSPACED.findall(part):
                 found.extend(run[i : i + 2] for i in range(max(len(run) - 1, 1)))
     return [t for t in found if t]
+
+
+def _composed(text: str) -> str:
+    """Letters with their marks as one character each: a mark by itself, as in file names of macOS, would end a word."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def _humps(part: str) -> list[str]:
+    """The words of a name in camel case, of any alphabet: each letter stands for its case when humps are looked for."""
+    if part.isascii():
+        return _HUMPS.findall(part)
+    cases = "".join(
+        "A" if c.isupper() else "0" if c.isdecimal() else "a" if c.isalpha() else "_" for c in part
+    )
+    return [part[match.start() : match.end()] for match in _HUMPS.finditer(cases)]
 
 
 def _plain(token: str) -> str:
@@ -129,4 +146,5 @@ def _is_identifier(token: str) -> bool:
     if len(token) < 4 or not any(c.isalpha() for c in token):
         return False
     joined = bool(re.search(r"[._:@#]", token)) or token.count("/") > 1
-    return joined or any(c.isdigit() for c in token) or bool(re.search(r"[a-z][A-Z]", token))
+    humped = any(a.islower() and b.isupper() for a, b in itertools.pairwise(token))
+    return joined or humped or any(c.isdigit() for c in token)

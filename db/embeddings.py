@@ -25,7 +25,8 @@ def embedded_text(row: Row) -> str:
 
 
 def missing(db: Database, model_id: str, limit: int, besides: Sequence[uuid.UUID] = ()) -> list[Row]:
-    """Memories without a vector of this model, newest first: id, kind, title, body, occurred_at, project."""
+    """Memories without a vector of this model, newest first: id, kind, title, body, around, changed_at, occurred_at,
+    project."""
     with db.transaction() as conn:
         return conn.execute(
             SQL["embedding.missing"],
@@ -43,9 +44,19 @@ def count_missing(db: Database, model_id: str) -> int:
 
 
 def add(
-    db: Database, model_id: str, vectors: Sequence[tuple[uuid.UUID, list[float]]], now: dt.datetime
+    db: Database,
+    model_id: str,
+    vectors: Sequence[tuple[uuid.UUID, list[float]]],
+    now: dt.datetime,
+    *,
+    made_from: Sequence[Row] = (),
 ) -> int:
-    """Store vectors; a memory erased or forgotten meanwhile gets none. Returns how many were new."""
+    """Store vectors; a memory erased or forgotten meanwhile gets none. Returns how many were new.
+
+    Args:
+        made_from: the rows of `missing` whose texts they are of; one that was changed meanwhile, as by a merge, gets none.
+    """
+    read_at = {row["id"]: row["changed_at"] for row in made_from}
     added = 0
     with db.transaction() as conn:
         for memory, vector in vectors:
@@ -54,6 +65,7 @@ def add(
                 "model": model_id,
                 "id": memory,
                 "vector": Vector(vector),
+                "read_at": read_at.get(memory),
                 "now": now,
             }
             added += conn.execute(SQL["embedding.add"], args).rowcount

@@ -1,5 +1,6 @@
-"""Memories in the database: stored from observations or by hand with their evidence, listed, forgotten, restored, erased.
-The same content seen again adds a source and a count to the memory there is; forgotten content is not stored again."""
+"""Memories in the database: stored from observations or by hand with their evidence, listed and shown. The same content seen
+again adds a source and a count to the memory there is; forgotten content is not stored again. What a person changes of a
+memory is in `db.lifecycle`."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from cems.failpoint import failpoint
 from cems.ids import uuid7
 from cems.models import Evidence, Kind, Memory, Observation
 from cems.project import Project
-from cems.terms import terms
-from cems.text import normalise
+from cems.terms import AROUND_LIMIT, memory_terms
+from cems.text import normalise, sanitise
+from db import successors
 from db.connect import Connection, Database, Row
 from db.queries import SQL
 
@@ -70,8 +72,13 @@ def _store_one(
     content = {"owner": owner, "content_hash": digest, "project": project}
     if author == "hand":
         conn.execute(SQL["memory.lift_tombstone"], content)
-    if conn.execute(SQL["memory.is_forgotten"], content).fetchone():
+    successor = successors.successor(conn, owner, project, seen.kind, digest)
+    if successor == "forgotten" or conn.execute(SQL["memory.is_forgotten"], content).fetchone():
         stored.forgotten += 1
+        return
+    if successor is not None:
+        conn.execute(SQL["memory.wake"], {"owner": owner, "id": successor, "at": seen.occurred_at})
+        _add_to(conn, owner, successor, seen, session, now, stored, is_new=False)
         return
     row = conn.execute(
         SQL["memory.store"],
@@ -83,7 +90,10 @@ def _store_one(
             "project": project,
             "title": seen.title,
             "body": seen.body,
-            "terms": terms(seen.title, seen.body, *seen.files),
+            "terms": memory_terms(seen.title, seen.body, seen.files, seen.occurred_at),
+            # Of where it was said first. Said again it keeps that: more would weaken each word of it, and its vector would
+            # have to be made anew each time.
+            "around": sanitise(seen.around)[:AROUND_LIMIT],
             "concepts": list(seen.concepts),
             "files": list(seen.files),
             "confidence": seen.confidence,
@@ -95,9 +105,24 @@ def _store_one(
         },
     ).fetchone()
     assert row is not None
-    stored.ids.append(row["id"])
-    added = sum(_add_source(conn, owner, row["id"], e, session, seen.occurred_at, now) for e in seen.evidence)
-    if row["is_new"]:
+    _add_to(conn, owner, row["id"], seen, session, now, stored, is_new=row["is_new"])
+
+
+def _add_to(
+    conn: Connection,
+    owner: uuid.UUID,
+    memory: uuid.UUID,
+    seen: Observation,
+    session: uuid.UUID | None,
+    now: dt.datetime,
+    stored: Stored,
+    *,
+    is_new: bool,
+) -> None:
+    """Add an observation's sources to its memory; where the memory was there before, count it as seen again."""
+    stored.ids.append(memory)
+    added = sum(_add_source(conn, owner, memory, e, session, seen.occurred_at, now) for e in seen.evidence)
+    if is_new:
         stored.new[seen.kind] = stored.new.get(seen.kind, 0) + 1
     elif added or not seen.evidence:
         stored.seen_again += 1
@@ -105,7 +130,7 @@ def _store_one(
             SQL["memory.seen_again"],
             {
                 "owner": owner,
-                "id": row["id"],
+                "id": memory,
                 "now": now,
                 "files": list(seen.files),
                 "concepts": list(seen.concepts),
@@ -249,42 +274,6 @@ def show(db: Database, memory: uuid.UUID) -> tuple[Memory, list[dict[str, Any]]]
     return found[0], evidence
 
 
-def forget(db: Database, memory: uuid.UUID, now: dt.datetime) -> None:
-    """Forget a memory: it is never given back, and the same content is never stored again. `restore` undoes it."""
-    with db.transaction() as conn:
-        _forget(conn, db.owner_id, memory, now)
-
-
-def _forget(conn: Connection, owner: uuid.UUID, memory: uuid.UUID, now: dt.datetime) -> None:
-    args = {"owner": owner, "id": memory, "now": now}
-    row = conn.execute(SQL["memory.forget"], args).fetchone()
-    if row is None:
-        raise NotFound(f"there is no memory {memory}")
-    tombstone = {"content_hash": row["content_hash"], "project": row["project_id"]}
-    conn.execute(SQL["memory.add_tombstone"], args | tombstone)
-    conn.execute(SQL["memory.drop_vectors"], args)
-
-
-def restore(db: Database, memory: uuid.UUID, now: dt.datetime) -> None:
-    """Bring a forgotten or archived memory back."""
-    with db.transaction() as conn:
-        row = conn.execute(SQL["memory.restore"], {"owner": db.owner_id, "id": memory, "now": now}).fetchone()
-        if row is None:
-            raise NotFound(f"there is no memory {memory}")
-        content = {"content_hash": row["content_hash"], "project": row["project_id"]}
-        conn.execute(SQL["memory.drop_tombstone"], {"owner": db.owner_id, **content})
-
-
-def erase(db: Database, memory: uuid.UUID, now: dt.datetime) -> None:
-    """Delete a memory for good, with its vectors, its sources and the text of the lines it quotes. Its content's tombstone
-    stays, as a hash, so that the same content is not learnt again."""
-    args = {"owner": db.owner_id, "id": memory, "now": now}
-    with db.transaction() as conn:
-        _forget(conn, db.owner_id, memory, now)
-        for name in ("erase_lines", "erase_superseded_links", "erase"):
-            conn.execute(SQL[f"memory.{name}"], args)
-
-
 def find_project(db: Database, wanted: str) -> list[uuid.UUID]:
     """Projects by name, identity, root folder or id.
 
@@ -310,12 +299,3 @@ def projects(db: Database) -> list[Row]:
     """Every project with how many memories it has: id, identity, name, root, memories."""
     with db.transaction() as conn:
         return conn.execute(SQL["memory.projects"], {"owner": db.owner_id}).fetchall()
-
-
-def belongings(db: Database, memory: uuid.UUID) -> Row:
-    """What an erasure would delete with a memory: vectors, sources, lines whose text goes, and how many other memories quote
-    those lines."""
-    with db.transaction() as conn:
-        row = conn.execute(SQL["memory.belongings"], {"owner": db.owner_id, "id": memory}).fetchone()
-    assert row is not None
-    return row

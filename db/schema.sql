@@ -1,4 +1,5 @@
--- The schema as it is: made from the migrations by `make schema`, compared by a test. Not run by anything.
+-- The schema as it is: made from the migrations by `make schema`, compared by a test. Re-indexing
+-- reads it to know which indexes there should be.
 
 CREATE SCHEMA cems;
 

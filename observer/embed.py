@@ -71,7 +71,7 @@ class Embedding:
         if embedder.needs_network:
             self._record(embedder, started, clock, Usage(input_tokens=sum(map(estimate_tokens, texts))), None)
         pairs = [(row["id"], vector) for row, vector in zip(rows, vectors, strict=True)]
-        self.embedded += embeddings.add(self._db, embedder.model_id, pairs, self._clock.now())
+        self.embedded += embeddings.add(self._db, embedder.model_id, pairs, self._clock.now(), made_from=rows)
         return True
 
     def _narrowed(self, rows: list[Row]) -> bool:

@@ -24,8 +24,10 @@ from cems.models import (
 from cems.providers import GenerateRequest, TextGenerator
 from cems.text import one_line, sanitise, shorten
 from observer import prompt
+from observer.around import around_of
 from observer.evidence import find
 from observer.extract import Context, Extracted
+from observer.rules_text import paired
 from observer.turns import Turn
 
 PURPOSE = "extraction"
@@ -131,7 +133,7 @@ def _one(
             evidence.setdefault(found.line, found)
     if not evidence:
         return "no_evidence"
-    title = one_line(context.redact(sanitise(given.title)), TITLE_LIMIT)
+    title = paired(one_line(context.redact(sanitise(given.title)), TITLE_LIMIT))
     if not title:
         return "no_title"
     # What stands on two projects' lines belongs to the first one's: no memory crosses projects.
@@ -144,6 +146,7 @@ def _one(
             return "preference_without_user"
         if all(e.line in carried for e in kept):
             return "seen_before"
+    own = next(t for t in turns if any(line.uuid == kept[0].line for line in t.lines))
     times = [at for e in kept if (at := lines[e.line].at)]
     at = max(times) if times else turns[-1].at
     if at is None:
@@ -160,4 +163,5 @@ def _one(
         evidence=tuple(kept[:3]),
         occurred_at=at,
         project_id=project,
+        around=around_of(own, [e.line for e in kept], project),
     )

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from cems.clock import Clock, SystemClock
 from cems.models import KINDS, QUOTE_LIMIT, Kind, Line, Observation
 from cems.text import normalise
+from observer.around import around_of
 from observer.evidence import verify
 from observer.extract import Context, Extracted
 from observer.kinds import DEFECT, About, cue_of
@@ -88,6 +89,7 @@ def _observation(found: _Found, turn: Turn, context: Context, at: dt.datetime) -
         evidence=(evidence,),
         occurred_at=at,
         project_id=turn.project_id,
+        around=around_of(turn, (evidence.line,), turn.project_id),
     )
 
 

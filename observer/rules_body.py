@@ -10,18 +10,22 @@ from cems.models import LIST_LIMIT, Kind
 from cems.text import one_line
 from observer.kinds import REASON
 from observer.rules_standing import is_question
-from observer.rules_text import Sentence, is_document
+from observer.rules_text import Sentence, is_document, paired
+from observer.rules_title import strip_lead_in
 from observer.turns import Step, Turn
 from observer.worth import fault_of, names_in
 
 BODY_LIMIT = 800
 _ASKED = 180
+_THEN = 90
 _ASKED_WORDS = 4
 _WHY = 420
 _FEW = 3
 _NEAR = 2
 _TELLING = 2
 _ASIDE = 30
+# Characters by which a sentence must be longer than its title to say more.
+_MORE = 12
 _ERROR = re.compile(r"error|fail|cannot|not found|denied|fatal|panic|exception", re.I)
 _NO_ERROR = re.compile(r"\b0 (?:errors?|failed|failures?)\b|^[^a-z]*$", re.I)
 
@@ -87,9 +91,10 @@ def files_of(turn: Turn) -> tuple[str, ...]:
 def rule_body(turn: Turn, chosen: Sentence, rules: Sequence[Sentence], title: str) -> str:
     """The body of a standing rule: what it was said beside, and the other rules of the same breath."""
     lines = []
-    if len(turn.asked) > len(chosen.raw) + _ASIDE and not is_document(turn.asked):
-        lines.append(f"Asked: {one_line(turn.asked, _ASKED)}")
-    others = [s.text for s in rules if s.index != chosen.index and s.text not in title]
+    if beside := _beside(turn, chosen):
+        lines.append(f"Asked: {_cut(beside, _ASKED)}")
+    known = "\n".join([title, *lines])
+    others = [s.text for s in rules if s.index != chosen.index and s.text not in known]
     if others:
         lines.append("Also: " + one_line(" ".join(map(_ended, others)), _WHY))
     return "\n".join(lines)[:BODY_LIMIT].rstrip()
@@ -99,9 +104,7 @@ def body_of(turn: Turn, chosen: Sentence, around: Sequence[Sentence], title: str
     """The body of any other observation: asked, why, failed first, changed; each where there is something to
     say."""
     lines = []
-    asked = one_line(turn.asked, _ASKED)
-    repeated = chosen.raw in turn.asked and len(turn.asked) <= len(chosen.raw) + _ASIDE
-    if len(asked.split()) >= _ASKED_WORDS and not repeated and not is_document(turn.asked):
+    if asked := _asked(turn, chosen):
         lines.append(f"Asked: {asked}")
     if why := _why(chosen, around, title):
         lines.append(why)
@@ -114,9 +117,47 @@ def body_of(turn: Turn, chosen: Sentence, around: Sequence[Sentence], title: str
     return "\n".join(lines)[:BODY_LIMIT].rstrip()
 
 
+def _asked(turn: Turn, chosen: Sentence) -> str:
+    """The question, on one line. A prompt typed while another one was being worked on comes after that one."""
+    begun = turn.begun.text if turn.begun and not is_document(turn.begun.text) else ""
+    questions = [q for q in (begun, _beside(turn, chosen)) if len(q.split()) >= _ASKED_WORDS]
+    if not questions:
+        return ""
+    first, *then = questions
+    return _cut(first, _ASKED) + "".join(f" / {_cut(text, _THEN)}" for text in then)
+
+
+def _cut(text: str, limit: int) -> str:
+    return paired(one_line(text, limit))
+
+
+def _beside(turn: Turn, chosen: Sentence) -> str:
+    """What the question says besides the chosen sentence, where it says more than a few words."""
+    if is_document(turn.asked):
+        return ""
+    before, found, after = turn.asked.partition(chosen.raw)
+    rest = f"{before.rstrip()} {after.lstrip()}".strip()
+    return turn.asked if not found else rest if len(rest) > _ASIDE else ""
+
+
+def _beyond(chosen: Sentence, title: str) -> str:
+    """What the sentence says that its title does not: all that follows it, or the whole sentence where the title is no
+    beginning of it."""
+    if len(chosen.text) <= len(title) + _MORE:
+        return ""
+    said, kept = strip_lead_in(chosen.spoken), title.removesuffix("…")
+    if said[: len(kept)].casefold() != kept.casefold():
+        return chosen.text
+    rest = said[len(kept) :]
+    more = rest.lstrip(" ,;:.–—-")
+    if len(more) <= _MORE:
+        return ""
+    return more if rest.lstrip()[:1] in (";", ":", ".", "–", "—") else f"…{more}"
+
+
 def _why(chosen: Sentence, around: Sequence[Sentence], title: str) -> str:
-    """The whole sentence where the title is a part of it, and what is said next to it."""
-    parts = [chosen.text] if len(chosen.text) > len(title) + 12 else []
+    """What the sentence says beyond the title, and what is said next to it."""
+    parts = [more] if (more := _beyond(chosen, title)) else []
     near = [s for s in around if _tells(s, chosen)]
     near.sort(key=lambda s: (not REASON.search(s.text), abs(s.index - chosen.index), s.index))
     for sentence in near[:2]:

@@ -130,6 +130,14 @@ def plain(text: str) -> str:
     return _SPACES.sub(" ", text).strip(" *\t\n")
 
 
+def paired(text: str) -> str:
+    """The text without the one code tick whose other half was cut off."""
+    if text.count("`") % 2 == 0:
+        return text
+    before, _, after = text.rpartition("`")
+    return before + after
+
+
 def is_document(text: str) -> bool:
     """Whether a prompt is a document somebody pasted (a plan, a review, another conversation) and not their
     own words."""

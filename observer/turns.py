@@ -68,6 +68,12 @@ class Turn:
     """All lines in order, the question included."""
     carried: bool
     """The question was observed in an earlier batch and stands here only so that its answer is understood."""
+    before: Line | None = None
+    after: Line | None = None
+    """What people or the assistant said last before it and first after it, up to where a stretch of the session ended."""
+    begun: Line | None = None
+    """The question that was being worked on when this one came, typed meanwhile or in place of it: what follows answers
+    both. None where the one before was answered."""
 
     @property
     def asked(self) -> str:
@@ -139,21 +145,39 @@ def turns_of(lines: Sequence[Line], carried_question: uuid.UUID | None = None) -
     groups: list[list[Line]] = []
     for line in lines:
         if line.kind == "boundary":
-            groups.append([])
+            # An empty group stands where the stretch ended.
+            groups.extend(([], []))
             continue
         if line.kind == "prompt" or not groups:
             groups.append([])
         groups[-1].append(line)
-    turns = []
-    for group in groups:
+    turns: list[Turn] = []
+    for previous, group, following in zip([[], *groups], groups, [*groups[1:], []], strict=False):
         if not group:
             continue
         question = group[0] if group[0].kind == "prompt" else None
         carried = question is not None and question.uuid == carried_question
         if carried and len(group) == 1:
             continue
-        turns.append(Turn(question, tuple(group), carried))
+        before = next((line for line in reversed(previous) if is_told(line)), None)
+        after = next((line for line in following if is_told(line)), None)
+        begun = _unanswered(previous, turns[-1] if turns else None)
+        turns.append(Turn(question, tuple(group), carried, before, after, begun))
     return turns
+
+
+def _unanswered(lines: Sequence[Line], turn: Turn | None) -> Line | None:
+    """The question that these lines, a turn's, have not answered yet: they do not end in words alone."""
+    if not lines or (lines[-1].kind == "answer" and not lines[-1].tools):
+        return None
+    if turn and turn.lines[0] is lines[0] and turn.begun:
+        return turn.begun
+    return lines[0] if lines[0].kind == "prompt" else None
+
+
+def is_told(line: Line) -> bool:
+    """Whether a line is what people or the assistant said, and not what a program did or printed."""
+    return line.kind in ("prompt", "answer") and line.origin != "tool" and bool(line.text)
 
 
 def is_real_command(command: str) -> bool:

@@ -14,7 +14,10 @@ from db.connect import Access, connect
 from db.embedded import ServerInfo
 
 PATH = Path(__file__).resolve().parent.parent / "db" / "schema.sql"
-_HEAD = "-- The schema as it is: made from the migrations by `make schema`, compared by a test. Not run by anything.\n"
+_HEAD = (
+    "-- The schema as it is: made from the migrations by `make schema`, compared by a test. Re-indexing\n"
+    "-- reads it to know which indexes there should be.\n"
+)
 _NOISE = re.compile(r"^(?:--.*|SET .*|SELECT pg_catalog\.set_config.*|\\(?:un)?restrict .*)$", re.M)
 
 

@@ -1,33 +1,38 @@
-"""`cems memory`: what is remembered, by hand. Listing and showing change nothing; forgetting can be taken back; erasing is
-the only thing in the whole program that deletes."""
+"""`cems memory`: what is remembered. Listing and showing are here and change nothing; what changes memories is in
+`memory_add` and `memory_life`."""
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
-import uuid
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from cems import settings as configuration
-from cems.cli import output, scope
+from cems.cli import memory_life, memory_life_text, output, scope
 from cems.cli.memory_add import add
-from cems.errors import UsageError
 from cems.ids import short
-from cems.models import LAYERS, Memory
-from cems.text import one_line
-
-if TYPE_CHECKING:
-    from db.connect import Database
+from cems.models import LAYERS
 
 
 @click.group(name="memory")
 def memory() -> None:
-    """Add, list, show, forget, restore or erase memories."""
+    """Add, list and show memories; pin, snooze, archive, forget, restore or erase them."""
 
 
-memory.add_command(add)
+for _command in (
+    add,
+    memory_life.pin,
+    memory_life.unpin,
+    memory_life.snooze,
+    memory_life.unsnooze,
+    memory_life.archive,
+    memory_life.forget,
+    memory_life.restore,
+    memory_life.erase,
+):
+    memory.add_command(_command)
+STATES = ("active", "pinned", "snoozed", "archived", "superseded", "forgotten", "all")
 
 
 @memory.command(name="list")
@@ -35,7 +40,7 @@ memory.add_command(add)
 @click.option("--layer", type=click.Choice(LAYERS), help="Only memories of this layer.")
 @click.option(
     "--state",
-    type=click.Choice(("active", "forgotten", "all")),
+    type=click.Choice(STATES),
     default="active",
     show_default=True,
     help="Which state.",
@@ -62,11 +67,13 @@ def list_(
     Examples:
       cems memory list --project . --kind decision
       cems memory list --since 7d --limit 20
+      cems memory list --state pinned
       cems memory list --state forgotten
     """
     scope.only_one(project=project, everywhere_only=everywhere_only)
     settings = configuration.load()
     from cems.cli.reach import database
+    from db import lifecycle
     from db.memories import Filter, list_memories
 
     with database(settings, "cems_writer") as db:
@@ -82,6 +89,9 @@ def list_(
             state=state,
             limit=limit + 1,
         )
+        if state in lifecycle.STATES:
+            of_state = lifecycle.in_state(db, state, dt.datetime.now(dt.UTC))
+            wanted = dataclasses.replace(wanted, ids=of_state, state="all")
         found = list_memories(db, wanted)
         shown, more = found[:limit], len(found) > limit
     if as_json:
@@ -112,125 +122,15 @@ def show(memory_id: str, as_json: bool) -> None:
       cems memory show 019ad5b0-3c1e-7f
     """
     from cems.cli.reach import database
-    from db import memories
+    from db import lifecycle, memories
 
     with database(configuration.load(), "cems_writer") as db:
         found, evidence = memories.show(db, memories.resolve_id(db, memory_id))
+        standing = lifecycle.standing(db, found.id, dt.datetime.now(dt.UTC))
     if as_json:
-        output.document(found.to_json() | {"evidence": evidence})
+        output.document(found.to_json() | dataclasses.asdict(standing) | {"evidence": evidence})
         return
     from cems.cli.memory_text import detail
 
     detail(output.console(), found, evidence)
-
-
-@memory.command()
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--dry-run", is_flag=True, help="Only say what would be forgotten.")
-@output.json_option
-def forget(ids: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
-    """Forget memories: they are not given back any more, and the same content is not learnt again.
-
-    `cems memory restore` takes it back.
-    """
-    from db import memories
-
-    _change(ids, "forgotten", memories.forget, dry_run, as_json)
-
-
-@memory.command()
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--dry-run", is_flag=True, help="Only say what would be restored.")
-@output.json_option
-def restore(ids: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
-    """Bring forgotten or archived memories back.
-
-    `cems memory list --state forgotten` shows them.
-    """
-    from db import memories
-
-    _change(ids, "restored", memories.restore, dry_run, as_json)
-
-
-@memory.command()
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be erased.")
-@output.json_option
-def erase(ids: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool) -> None:
-    """Delete memories for good, with their vectors, their quotes and the text of the lines they quote.
-
-    Nothing brings them back, except a backup. The session transcript itself is not touched.
-    """
-    from db import memories
-
-    if as_json and not (yes or dry_run):
-        raise UsageError(
-            "with --json nobody is asked", hint="give --yes to erase, or --dry-run to see what would go"
-        )
-
-    def sure(db: Database, found: list[Memory]) -> bool:
-        if not as_json:
-            for one in found:
-                _say_belongings(one, memories.belongings(db, one.id))
-        return (
-            dry_run
-            or yes
-            or output.confirm(f"Erase {output.many(len(found), 'memory', 'memories')} for good?")
-        )
-
-    _change(ids, "erased", memories.erase, dry_run, as_json, sure)
-
-
-Change = Callable[["Database", uuid.UUID, dt.datetime], None]
-
-
-def _change(
-    texts: tuple[str, ...],
-    done: str,
-    change: Change,
-    dry_run: bool,
-    as_json: bool,
-    sure: Callable[[Database, list[Memory]], bool] = lambda _db, _found: True,
-) -> None:
-    """Resolve every id first, so that a mistyped one changes nothing; then change each memory."""
-    from cems.cli.reach import database
-    from db import memories
-
-    with database(configuration.load(), "cems_writer") as db:
-        wanted = list(dict.fromkeys(memories.resolve_id(db, text) for text in texts))
-        found = [memories.show(db, one)[0] for one in wanted]
-        gone: dict[uuid.UUID, dict[str, Any]] = (
-            {m.id: memories.belongings(db, m.id) for m in found} if done == "erased" else {}
-        )
-        if not sure(db, found):
-            click.echo("Nothing was changed.")
-            return
-        if not dry_run:
-            for one in found:
-                change(db, one.id, dt.datetime.now(dt.UTC))
-    if as_json:
-        rows = [
-            {"id": m.id, "kind": m.kind, "title": m.title, "was": m.state} | gone.get(m.id, {}) for m in found
-        ]
-        output.document({"dry_run": dry_run, done: rows})
-        return
-    for one in found:
-        click.echo(
-            f"{'would be ' if dry_run else ''}{done}: {one_line(output.clean(one.title), 100)} ({one.id})"
-        )
-
-
-def _say_belongings(one: Memory, counts: dict[str, Any]) -> None:
-    click.echo(f"{one.kind}: {one_line(output.clean(one.title), 160)}", err=True)
-    parts = [
-        output.many(counts["sources"], "quote"),
-        output.many(counts["vectors"], "vector"),
-        f"the text of {output.many(counts['lines'], 'line')}",
-    ]
-    click.echo(f"  goes with {', '.join(parts)}", err=True)
-    if others := counts["also_quoted_by"]:
-        quoting = output.many(others, "other memory quotes", "other memories quote")
-        click.echo(
-            f"  {quoting} the same lines and {'keeps its' if others == 1 else 'keep their'} quotes", err=True
-        )
+    memory_life_text.standing(output.console(), standing)

@@ -4,9 +4,12 @@ this machine already; a search never downloads anything."""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime as dt
 import time
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +19,9 @@ from cems.errors import CemsError, EmbedderUnavailable
 from cems.ids import short
 from cems.models import Usage
 from cems.settings import Settings
+
+if TYPE_CHECKING:
+    from db.connect import Database
 
 
 @click.command()
@@ -56,7 +62,7 @@ def search(
 
     with database(settings, "cems_reader") as db:
         projects = [] if everywhere_only else scope.find_projects(db, settings, project) if project else None
-        vector, model_id = (None, None) if keywords or not query.strip() else _vector(settings, query)
+        vector, model_id = (None, None) if keywords or not query.strip() else _vector(settings, db, query)
         question = Question(
             text=query,
             vector=vector,
@@ -93,26 +99,61 @@ def search(
         results(output.console(), [hit.memory for hit in hits], full=full)
 
 
-def _vector(settings: Settings, query: str) -> tuple[Sequence[float] | None, str | None]:
+def _vector(settings: Settings, db: Database, query: str) -> tuple[Sequence[float] | None, str | None]:
     """The question's vector and its model; (None, None), with a line on standard error, where there is no embedder."""
     if settings.embedder == "none":
         return None, None
     try:
-        if settings.embedder == "gemini":
-            return _from_network(settings, query)
+        asked = _serving(settings, db)
+        if asked.embedder == "gemini":
+            return _from_network(asked, query)
         from cems.providers.local import LocalEmbedder
-        from cems.providers.model_file import MODEL_NAME
 
-        folder = settings.model_dir / MODEL_NAME
-        if not folder.is_dir():
-            raise EmbedderUnavailable(
-                "the local embedder's model file is not here yet; `cems observe` fetches it"
-            )
-        local = LocalEmbedder(folder, threads=1)
+        local = LocalEmbedder(_local_model(settings), threads=1)
         return local.embed_query(query), local.model_id
     except CemsError as error:
         output.note(f"by words only: {error}")
         return None, None
+
+
+def _serving(settings: Settings, db: Database) -> Settings:
+    """The settings with the embedder whose vectors answer: after a change of model the one before, until all are made anew.
+    What the settings keep on this machine does not leave it because of that."""
+    from cems.providers.local import DIMENSIONS
+    from cems.providers.model_file import MODEL_NAME
+    from db.serving import serving_model
+
+    local = f"{MODEL_NAME}@{DIMENSIONS}"
+    network = f"{settings.embedding_model}@{settings.embedding_dimensions}"
+    wanted = local if settings.embedder == "local" else network
+    found = serving_model(db, wanted)
+    if found is None or found == wanted:
+        return settings
+    if found == local:
+        with contextlib.suppress(EmbedderUnavailable):
+            _local_model(settings)
+            return dataclasses.replace(settings, embedder="local")
+    name, _, numbers = found.partition("@")
+    if settings.embedder == "gemini" and name.startswith("gemini-") and numbers.isdigit():
+        return dataclasses.replace(settings, embedding_model=name, embedding_dimensions=int(numbers))
+    output.note(f"vectors of {wanted} are still being made: what has none yet is found by words")
+    return settings
+
+
+def _local_model(settings: Settings) -> Path:
+    """The folder of the local model's files.
+
+    Raises:
+        EmbedderUnavailable: it is not there yet; a search never fetches it.
+    """
+    from cems.providers.model_file import MODEL_NAME
+
+    folder = settings.model_dir / MODEL_NAME
+    if not folder.is_dir():
+        raise EmbedderUnavailable(
+            "the local embedder's model file is not here yet; `cems observe` fetches it"
+        )
+    return folder
 
 
 def _from_network(settings: Settings, query: str) -> tuple[Sequence[float], str]:

@@ -88,10 +88,6 @@ join job_run r on r.owner_id = c.owner_id and r.id = c.run_id
 where c.owner_id = %(owner)s and r.undone_at is not null and c.into_id is not null and c.table_name = 'memory'
   and (c.memory_id = any(%(ids)s) or c.into_id = any(%(ids)s));
 
--- name: scrub
--- An erased memory leaves no copy of its text behind; its runs can no longer be undone.
-update job_change set before = null, after = null, why = '' where owner_id = %(owner)s and memory_id = %(id)s;
-
 -- name: mark
 insert into job_mark (owner_id, job, memory_id, changed_at)
 select %(owner)s, %(job)s, m.id, t.changed_at

@@ -1,4 +1,4 @@
--- Memories: stored by the observer and by hand; listed, shown, forgotten, restored and erased by the command line.
+-- Memories: stored by the observer and by hand; listed and shown by the command line. What a person changes: lifecycle.sql.
 
 -- name: is_forgotten
 -- What was forgotten where it held everywhere is forgotten in every project.
@@ -7,14 +7,19 @@ where owner_id = %(owner)s and content_hash = %(content_hash)s
   and (project_id is null or project_id is not distinct from %(project)s);
 
 -- name: store
-insert into memory (owner_id, id, layer, kind, project_id, title, body, terms, concepts, files, confidence, origin, author,
-                    content_hash, occurred_at, recorded_at, changed_at, pinned)
-values (%(owner)s, %(id)s, %(layer)s, %(kind)s, %(project)s, %(title)s, %(body)s, %(terms)s, %(concepts)s, %(files)s,
-        %(confidence)s, %(origin)s, %(author)s, %(content_hash)s, %(occurred_at)s, %(now)s, %(now)s, false)
+insert into memory (owner_id, id, layer, kind, project_id, title, body, terms, around, concepts, files, confidence, origin,
+                    author, content_hash, occurred_at, recorded_at, changed_at, pinned)
+values (%(owner)s, %(id)s, %(layer)s, %(kind)s, %(project)s, %(title)s, %(body)s, %(terms)s, %(around)s, %(concepts)s,
+        %(files)s, %(confidence)s, %(origin)s, %(author)s, %(content_hash)s, %(occurred_at)s, %(now)s, %(now)s, false)
 on conflict (owner_id, project_id, kind, content_hash)
     where layer = 'observation' and superseded_by is null and forgotten_at is null
 do update set occurred_at = least(memory.occurred_at, excluded.occurred_at), archived_at = null
 returning id, (xmax = 0) as is_new;
+
+-- name: wake
+-- A memory that stands for what was observed again: it may have been archived, and it happened before now.
+update memory set occurred_at = least(occurred_at, %(at)s), archived_at = null
+where owner_id = %(owner)s and id = %(id)s;
 
 -- name: add_source
 insert into memory_source (owner_id, id, memory_id, line_uuid, session_id, quote, origin, at, recorded_at)
@@ -71,63 +76,16 @@ where owner_id = %(owner)s and (id::text like %(part)s || '%%' or id::text like 
 
 -- name: evidence
 select s.quote, s.origin, s.at, s.line_uuid, s.source_memory_id, e.name as session, e.agent, e.title as session_title,
-       t.path as transcript, l.kind as line_kind
+       t.path as transcript, l.kind as line_kind, o.title as source_title
 from memory_source s
+left join memory o on o.owner_id = s.owner_id and o.id = s.source_memory_id
 left join line l on l.owner_id = s.owner_id and l.uuid = s.line_uuid
 left join session e on e.owner_id = s.owner_id and e.id = coalesce(s.session_id, l.session_id)
 left join transcript t on t.owner_id = l.owner_id and t.id = l.transcript_id
 where s.owner_id = %(owner)s and s.memory_id = %(id)s order by s.at nulls last, s.id;
-
--- name: forget
-update memory set forgotten_at = coalesce(forgotten_at, %(now)s), changed_at = %(now)s
-where owner_id = %(owner)s and id = %(id)s
-returning content_hash, project_id, kind;
-
--- name: add_tombstone
-insert into tombstone (owner_id, content_hash, project_id, memory_id, created_at)
-values (%(owner)s, %(content_hash)s, %(project)s, %(id)s, %(now)s) on conflict do nothing;
-
--- name: restore
-update memory set forgotten_at = null, archived_at = null, snoozed_until = null, changed_at = %(now)s
-where owner_id = %(owner)s and id = %(id)s returning content_hash, project_id;
 
 -- name: lift_tombstone
 -- What was erased, a person may write down again; what is only forgotten is restored instead.
 delete from tombstone t
 where t.owner_id = %(owner)s and t.content_hash = %(content_hash)s and not exists (
     select from memory m where m.owner_id = t.owner_id and m.content_hash = t.content_hash and m.forgotten_at is not null);
-
--- name: drop_tombstone
-delete from tombstone
-where owner_id = %(owner)s and content_hash = %(content_hash)s and project_id is not distinct from %(project)s;
-
--- name: erase_lines
--- The text of the lines an erased memory quotes goes with it.
-update line set text = '', tools = null
-where owner_id = %(owner)s and uuid in (
-    select line_uuid from memory_source where owner_id = %(owner)s and memory_id = %(id)s and line_uuid is not null);
-
--- name: erase_superseded_links
--- What it had superseded is archived; where the same content lives on in another memory, that one supersedes it now.
-update memory m set archived_at = coalesce(m.archived_at, %(now)s), superseded_by = (
-    select o.id from memory o
-    where o.owner_id = m.owner_id and o.project_id is not distinct from m.project_id and o.kind = m.kind
-      and o.content_hash = m.content_hash and o.layer = m.layer and o.superseded_by is null and o.forgotten_at is null
-      and o.id not in (m.id, %(id)s)
-    order by o.id limit 1)
-where m.owner_id = %(owner)s and m.superseded_by = %(id)s;
-
--- name: drop_vectors
--- Vectors are made anew when a memory is restored; a forgotten one keeps nothing that a reader sees.
-delete from embedding where owner_id = %(owner)s and memory_id = %(id)s;
-
--- name: erase
-delete from memory where owner_id = %(owner)s and id = %(id)s;
-
--- name: belongings
-select (select count(*)::integer from embedding where owner_id = %(owner)s and memory_id = %(id)s) as vectors,
-       (select count(*)::integer from memory_source where owner_id = %(owner)s and memory_id = %(id)s) as sources,
-       (select count(*)::integer from memory_source where owner_id = %(owner)s and memory_id = %(id)s and line_uuid is not null) as lines,
-       (select count(distinct o.memory_id)::integer from memory_source s
-        join memory_source o on o.owner_id = s.owner_id and o.line_uuid = s.line_uuid and o.memory_id <> s.memory_id
-        where s.owner_id = %(owner)s and s.memory_id = %(id)s) as also_quoted_by;

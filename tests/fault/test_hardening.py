@@ -18,7 +18,7 @@ from cems.errors import BlockedAnswer, ProviderUnavailable, RateLimited
 from cems.models import CONCEPTS, Line, Usage
 from cems.redact import Redactor, private_across_blocks
 from cems.settings import Settings
-from db import ingest, ledger, memories
+from db import ingest, ledger, lifecycle, memories
 from db.connect import Connection, Database
 from db.memories import HandWritten
 from observer.batch import close_due
@@ -298,7 +298,7 @@ def test_the_reader_sees_no_quotes_of_what_was_forgotten(
     [memory] = sql.execute("select id from memory").fetchall()
     with reader.transaction() as conn:
         assert conn.execute("select count(*) as n from memory_source").fetchone() == {"n": 1}
-    memories.forget(db, memory["id"], clock.now())
+    lifecycle.forget(db, memory["id"], clock.now())
     with reader.transaction() as conn:
         assert conn.execute("select count(*) as n from memory_source").fetchone() == {"n": 0}
 
@@ -309,7 +309,7 @@ def test_what_superseded_something_can_be_erased_though_the_old_content_lives_on
     old, new = by_hand(db, "the cache is sqlite", clock), by_hand(db, "the cache is postgres", clock)
     sql.execute("update memory set superseded_by = %s where id = %s", (new, old))
     again = by_hand(db, "the cache is sqlite", clock)
-    memories.erase(db, new, clock.now())
+    lifecycle.erase(db, new, clock.now())
     left = sql.execute("select id, superseded_by from memory order by id").fetchall()
     assert [(r["id"], r["superseded_by"]) for r in left] == [(old, again), (again, None)]
     assert by_hand(db, "the cache is postgres", clock), "what was erased may be written down again by hand"
@@ -323,7 +323,7 @@ def test_forgotten_in_one_project_is_not_forgotten_in_another(
     one, two = Project("path:m:/a", "a", "/a"), Project("path:m:/b", "b", "/b")
     entry = HandWritten("context", "the port is 5432", project=one)
     first = memories.add_by_hand(db, [entry], clock.now()).ids[0]
-    memories.forget(db, first, clock.now())
+    lifecycle.forget(db, first, clock.now())
     stored = memories.add_by_hand(db, [dataclasses.replace(entry, project=two)], clock.now())
     assert stored.new == {"context": 1} and json.dumps(stored.forgotten) == "0"
 

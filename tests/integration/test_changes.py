@@ -13,7 +13,7 @@ from pgvector import Vector
 from cems.errors import AlreadyRunning, LostRace
 from cems.ids import uuid7
 from cems.models import Observation
-from db import changes, memories, runs
+from db import changes, lifecycle, memories, runs
 from db.changes import Change, UndoRefused
 from db.connect import Database, Row
 from db.memories import HandWritten
@@ -162,7 +162,7 @@ def test_undo_is_refused_after_forgetting_erasing_and_building_upon(db: Database
     runs.finish(db, second, "done", {}, LATER)
     with pytest.raises(UndoRefused, match="stands on"):
         changes.undo(db, first.id, LATER)
-    memories.forget(db, four, LATER)
+    lifecycle.forget(db, upon.made["id"], LATER)
     with pytest.raises(UndoRefused, match="forgotten"):
         changes.undo(db, second.id, LATER)
 
@@ -236,7 +236,7 @@ def test_what_is_observed_again_of_a_merged_memory_counts_for_the_one_it_lives_o
             "select seen_count, files, archived_at from memory where id = %s", (three,)
         ).fetchone()
     assert row == {"seen_count": 2, "files": ["new.py"], "archived_at": None}
-    memories.forget(db, three, LATER)
+    lifecycle.forget(db, three, LATER)
     for content in ("one", "two", "three"):
         assert observed(db, content, NOW).forgotten == 1
 

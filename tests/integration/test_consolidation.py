@@ -11,7 +11,7 @@ import pytest
 
 from cems.failpoint import armed
 from cems.settings import Settings
-from db import changes, memories, runs
+from db import changes, lifecycle, runs
 from db.connect import Connection, Database
 from tests.conftest import FakeClock
 from tests.consolidating import (
@@ -140,7 +140,7 @@ def test_case_M65_what_was_forgotten_takes_no_part_and_stays_forgotten(
     db: Database, settings: Settings, clock: FakeClock
 ) -> None:
     one, _ = say(db, Said("Use Postgres for storage", "A."), Said("Use Postgres for storage.", "B."))
-    memories.forget(db, one, clock.now())
+    lifecycle.forget(db, one, clock.now())
     consolidate(db, settings, clock)
     consolidate(db, settings, clock, embedder=None)
     assert titles(db) == ["Use Postgres for storage."]

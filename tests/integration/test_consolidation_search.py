@@ -11,7 +11,7 @@ import pytest
 
 from cems.settings import Settings
 from db import candidates as rows
-from db import memories
+from db import lifecycle
 from db.connect import Connection, Database
 from db.memories import content_hash
 from db.successors import successor
@@ -127,7 +127,7 @@ def test_merged_content_leads_to_whom_it_counts_for(
     assert follow(db, "Never seen") is None
     sql.execute("update memory set archived_at = now() where id = %s", (three,))
     assert follow(db, "Chose Postgres over SQLite") == three
-    memories.forget(db, three, clock.now())
+    lifecycle.forget(db, three, clock.now())
     assert follow(db, "We chose Postgres over SQLite") == "forgotten"
     sql.execute("update memory set superseded_how = 'replaced' where id = %s", (two,))
     assert follow(db, "We chose Postgres over SQLite") is None, "it may have become true again"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from db import memories, runs
+from db import lifecycle, memories, runs
 from db.connect import Connection, Database, Row
 from db.memories import HandWritten
 from tests.program import Program
@@ -281,7 +281,7 @@ def test_an_undo_that_would_lose_what_came_later_is_refused_with_the_reason(
     add(db, "one")
     run = program.json("maintenance", "--job", "consolidation", **doing(consolidation="archive"))["run"]
     memory = memories.list_memories(db, memories.Filter(state="all"))[0].id
-    memories.forget(db, memory, dt.datetime.now(dt.UTC))
+    lifecycle.forget(db, memory, dt.datetime.now(dt.UTC))
     refused = program.json("maintenance", "--undo", run, code=1)
     assert "forgotten" in refused["error"] and refused["hint"]
     sql.execute("update job_change set before = null, after = null, why = ''")  # as erasing leaves it

@@ -16,7 +16,7 @@ from cems.failpoint import armed
 from cems.providers import GenerateRequest
 from cems.providers.fake import ScriptedGenerator
 from cems.settings import Settings
-from db import changes, memories
+from db import changes, lifecycle, memories
 from db.connect import Connection, Database
 from tests.conftest import FakeClock
 from tests.rewriting import answering, everything, gist, left, made, notes, project, remember, rows, run
@@ -464,14 +464,14 @@ def test_what_was_forgotten_or_put_off_is_not_used_and_does_not_come_back(
 ) -> None:
     gone = remember(db, "The queue is a secret of Jonas", "Nobody else may know.")
     later = remember(db, "The queue is reviewed in spring", snoozed_until=clock.now() + dt.timedelta(days=30))
-    memories.forget(db, gone, clock.now())
+    lifecycle.forget(db, gone, clock.now())
     generator = ScriptedGenerator(default=ANSWER)
     run(db, few, clock, generator)
     assert "Jonas" not in generator.requests[0].prompt and "spring" not in generator.requests[0].prompt
     queue = next(r for r in made(db) if r["title"] == QUEUE[0])
     assert not {gone, later} & set(queue["stands_on"])
     # A reflection that a person forgot is not written again from other memories.
-    memories.forget(db, queue["id"], clock.now())
+    lifecycle.forget(db, queue["id"], clock.now())
     for words, body in (
         (
             "The job queue runs on Postgres since 2026-11-22, as we decided then",

@@ -10,7 +10,7 @@ import pytest
 from cems.providers import GenerateRequest
 from cems.providers.fake import ScriptedGenerator
 from cems.settings import Settings
-from db import changes, memories
+from db import changes, lifecycle
 from db.connect import Database
 from tests.conftest import FakeClock
 from tests.rewriting import everything, made, notes, project, remember, rows, run
@@ -117,7 +117,7 @@ def test_a_rule_for_all_that_a_person_forgot_does_not_come_back(
     prefer(db, "alpha")
     prefer(db, "beta")
     run(db, settings, clock)
-    memories.forget(db, made(db)[0]["id"], clock.now())
+    lifecycle.forget(db, made(db)[0]["id"], clock.now())
     prefer(db, "gamma", days=9)
     prefer(db, "delta", days=9)
     run(db, settings, clock)

@@ -14,7 +14,7 @@ from pgvector import Vector
 from cems.ids import uuid7
 from cems.models import Kind
 from cems.terms import memory_terms
-from db import memories
+from db import lifecycle, memories
 from db.connect import Database
 from db.search import Question, explain, search
 
@@ -193,7 +193,7 @@ def test_what_is_hidden_is_not_found(
 def test_case_R71_every_hit_can_be_opened(db: Database, reader: Database) -> None:
     gone = add(db, "The cache is in SQLite", angle=0)
     add(db, "The cache is in Postgres", angle=1)
-    memories.erase(db, gone, NOW)
+    lifecycle.erase(db, gone, NOW)
     hits = search(reader, Question("cache", direction(0), MODEL), NOW)
     assert [memories.show(db, hit.memory.id)[0].title for hit in hits] == ["The cache is in Postgres"]
 

@@ -16,7 +16,7 @@ from cems.failpoint import armed
 from cems.providers import GenerateRequest
 from cems.providers.fake import ScriptedGenerator
 from cems.settings import Settings
-from db import changes, memories
+from db import changes, lifecycle
 from db.connect import Connection, Database, Row
 from maintenance.job import Job
 from tests.conftest import FakeClock
@@ -294,7 +294,7 @@ def test_what_is_over_is_archived_until_a_person_brings_it_back(
     assert (rows(db)[memory]["archived_at"] is not None) == gone
     assert job.report.changed == gone
     if gone:
-        memories.restore(db, memory, clock.now())
+        lifecycle.restore(db, memory, clock.now())
         for days in (0, 400):
             clock.advance(days * 86400)
             assert run(db, settings, clock).report.changed == 0
@@ -307,7 +307,7 @@ def test_a_summarised_memory_that_a_person_brings_back_stays(
     old = topic(db)
     run(db, settings, clock)
     for memory in old:
-        memories.restore(db, memory, clock.now())
+        lifecycle.restore(db, memory, clock.now())
     clock.advance(400 * 86400)
     run(db, settings, clock)
     assert all(rows(db)[i]["archived_at"] is None for i in old)

@@ -19,7 +19,7 @@ from observer.evidence import verify
 from observer.extract import Context
 from observer.rules import RuleExtractor
 from observer.rules_standing import standing
-from observer.rules_text import sentences
+from observer.rules_text import paired, sentences
 from observer.rules_title import LIMIT, title_of
 from observer.turns import Turn, is_real_command, states_something, turns_of
 from tests.reading import lines_of
@@ -441,6 +441,102 @@ def test_the_body_says_what_was_asked_why_and_what_failed_first() -> None:
         "Failed first: just release 1.2 → error: no signing key in the agent",
         "Changed: release.md",
     ]
+
+
+def test_the_body_goes_on_where_the_title_ends() -> None:
+    found = one(
+        asked("why is the list wrong?"),
+        *edited("articles.py"),
+        answered(
+            "I found that the root cause was that the list was ordered by updated_at alone, and the nightly import gives "
+            "hundreds of rows the same time, so the server was free to order them."
+        ),
+    )
+    assert found.title == "The root cause was that the list was ordered by updated_at alone"
+    assert found.body.splitlines()[1] == (
+        "Also: …and the nightly import gives hundreds of rows the same time, so the server was free to order them."
+    )
+
+
+def test_the_body_of_a_whole_sentence_does_not_say_it_again() -> None:
+    lead = (
+        "Perfect! So, as discussed, it turns out that we chose SQLite over Postgres because it is one file."
+    )
+    found = one(asked("which one do we take here?"), *edited("a.py"), answered(lead))
+    assert found.title == "Chose SQLite over Postgres because it is one file"
+    assert found.body.splitlines() == ["Asked: which one do we take here?", "Changed: a.py"]
+
+
+def test_what_was_asked_is_told_without_the_sentence_that_is_the_title() -> None:
+    words = "we need live tide levels on the station page. always use pnpm here, never npm"
+    found = one(asked(words), answered("ok"))
+    assert (found.title, found.body) == (
+        "Always use pnpm here, never npm",
+        "Asked: we need live tide levels on the station page.",
+    )
+
+
+FIXED = "Fixed. The root cause was that the retry job had no idempotency key."
+
+
+def test_a_prompt_typed_meanwhile_stands_behind_the_question_that_is_answered() -> None:
+    found = observe(
+        asked("invoices are sent twice since friday"),
+        *ran("pytest jobs", "1 failed", failed=True),
+        asked("also mind the changelog when you are done"),
+        *edited("jobs/mail.py"),
+        answered(FIXED),
+    )[-1]
+    asked_line = "Asked: invoices are sent twice since friday / also mind the changelog when you are done"
+    assert found.body.splitlines()[0] == asked_line
+    assert found.around == "invoices are sent twice since friday\nalso mind the changelog when you are done"
+
+
+def test_several_prompts_typed_meanwhile_all_follow_the_first_question() -> None:
+    turns = turns_of(
+        [
+            asked("invoices are sent twice"),
+            *ran("make a"),
+            asked("one"),
+            *ran("make b"),
+            asked("two"),
+            answered(FIXED),
+            asked("and the next thing"),
+        ]
+    )
+    assert [t.begun and t.begun.text for t in turns] == [
+        None,
+        "invoices are sent twice",
+        "invoices are sent twice",
+        None,
+    ]
+
+
+def test_a_question_after_an_answer_stands_alone() -> None:
+    found = one(
+        asked("what is in the jobs folder?"),
+        answered("Two files."),
+        asked("invoices are sent twice since friday"),
+        *edited("jobs/mail.py"),
+        answered(FIXED),
+    )
+    assert found.body.splitlines()[0] == "Asked: invoices are sent twice since friday"
+
+
+@pytest.mark.parametrize("text", ["a `b` c", "see `handleError", "`a` and `b", "`", ""])
+def test_no_code_tick_stays_without_its_other_half(text: str) -> None:
+    assert paired(text).count("`") % 2 == 0
+
+
+def test_a_name_in_ticks_loses_both_in_a_title_and_keeps_both_or_none_in_a_body() -> None:
+    answer = answered("The root cause was that `handle_error` had no `key` of its own.")
+    for length, ticks in ((10, 2), (118, 0)):
+        question = (
+            f"why does the importer of the prices call {'x' * length} `handle_error_of_the_importer` twice?"
+        )
+        found = one(asked(question), *edited("a.py"), answer)
+        assert found.title == "The root cause was that handle_error had no key of its own"
+        assert found.body.count("`") == ticks and "handle_err" in found.body
 
 
 def test_limits_hold_for_long_texts() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems.terms import AROUND_LIMIT, TERMS_LIMIT, WORDS_LIMIT, around, memory_terms, terms, words
+from cems.terms import AROUND_LIMIT, TERMS_LIMIT, WORDS_LIMIT, around, memory_terms, terms, tokens, words
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,7 @@ def test_identifiers_and_scripts_without_spaces_give_whole_and_parts(text: str, 
         ("handleError", ["handleerror"]),
         ("look at db/queries/search.sql", ["dbqueriessearchsql"]),
         ("error E0432", ["e0432"]),
+        ("warum größeÄndern scheitert", ["größeändern"]),
         ("a well-known and/or plain text, e.g. this", []),
     ],
 )
@@ -62,6 +63,8 @@ def test_every_word_of_a_question_finds_the_memory_that_says_the_same() -> None:
         "ECONNREFUSED 10.0.0.1:5432",
         "価格キャッシュ",
         "naïve façade",
+        "größeÄndern in Übersicht.java",
+        "cafe\u0301 Ошибка обработатьОшибку",
     ):
         assert {word.text for word in words(text)} <= set(memory_terms(text, "").split()), text
 
@@ -83,3 +86,23 @@ def test_any_text_gives_storable_terms_within_the_limit(text: str) -> None:
     assert len(terms(text, text * 3)) <= TERMS_LIMIT
     assert "\0" not in terms(text)
     assert len(words(text)) <= WORDS_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("gelöst", ["gelöst"]),
+        ("Größe", ["größe"]),
+        ("naïve", ["naïve"]),
+        ("größeÄndern", ["größeändern", "größe", "ändern"]),
+        ("handleError", ["handleerror", "handle", "error"]),
+        ("HTTPServer2", ["httpserver2", "http", "server"]),
+        ("обработатьОшибку", ["обработатьошибку", "обработать", "ошибку"]),
+        ("ΛάθοςΔικτύου", ["λάθοςδικτύου", "λάθος", "δικτύου"]),
+        ("été2026", ["été2026", "été", "2026"]),
+        ("ÄndereXMLDatei", ["änderexmldatei", "ändere", "xml", "datei"]),
+        ("gelo\u0308st", ["gelöst"]),
+    ],
+)
+def test_humps_of_every_alphabet(text: str, found: list[str]) -> None:
+    assert tokens(text) == found
