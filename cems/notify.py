@@ -58,6 +58,11 @@ class Service:
                 self._sent = now
                 self._send("WATCHDOG=1")
 
+    def beat_all(self, status: str | None = None) -> None:
+        """Every loop waits in the way it should."""
+        for loop in self._patience:
+            self.beat(loop, status)
+
     def _send(self, text: str) -> None:
         if not self._address:
             return

@@ -25,6 +25,8 @@ _NOT_SETTINGS = frozenset({"CEMS_SHARED", "CEMS_TEST_MODEL_DIR"})
 Seconds = Annotated[float, msgspec.Meta(ge=0.01, le=86400 * 366)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
+Days = Annotated[int, msgspec.Meta(ge=1, le=36_500)]
+"""A hundred years: what is counted back from now stays a date."""
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
@@ -181,12 +183,12 @@ class Settings:
     reflection_observations: Positive = _field(
         12, "maintenance.reflection_observations", "new observations of a project that call for a reflection"
     )
-    summarization_age_days: Positive = _field(
+    summarization_age_days: Days = _field(
         90,
         "maintenance.summarization_age_days",
         "days after which a memory that is little used is summarised",
     )
-    archive_after_days: Positive = _field(
+    archive_after_days: Days = _field(
         180,
         "maintenance.archive_after_days",
         "days without use after which a memory of low confidence is archived",

@@ -8,6 +8,8 @@ import unicodedata
 
 # Joiners and selectors belong to the character before them: a cut must not separate the two.
 _ATTACHED = frozenset("\u200d\ufe0e\ufe0f\u20e3") | {chr(tone) for tone in range(0x1F3FB, 0x1F400)}
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Letters and signs that show nothing."""
 _TRAILING = " .,;:!?\u3002\u3001"
 
 
@@ -58,6 +60,11 @@ def normalise(text: str) -> str:
     for _ in range(2):
         text = unicodedata.normalize("NFKC", text).casefold()
     return " ".join(unicodedata.normalize("NFKC", text).split()).rstrip(_TRAILING)
+
+
+def visible(text: str) -> bool:
+    """Whether anything of a text can be seen: spaces, controls, marks and fillers cannot."""
+    return any(c not in _BLANK and unicodedata.category(c)[0] not in "CZM" for c in text)
 
 
 def _note(count: int) -> str:

@@ -1,6 +1,6 @@
 """The only place where maintenance writes memories. A `Change` is applied in one short transaction, fenced by the run's
 lease, and only if every memory it stands on is still as it was read; each row it writes is recorded with what it was
-before, so that a run can be shown and undone row by row. Nothing is deleted but what an undone run had made."""
+before, so that a run can be shown and undone row by row (`db.undoing`). Nothing is deleted."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import psycopg
 from psycopg.types.json import Jsonb
 
-from cems.errors import CemsError, LostRace, NotFound
+from cems.errors import LostRace
 from cems.failpoint import failpoint
-from cems.ids import short, uuid7
+from cems.ids import uuid7
 from db.connect import Connection, Database, Row
 from db.lease import HOLD
 from db.queries import SQL
@@ -34,14 +33,17 @@ COLUMNS = (
 """The stored columns of a memory besides its key."""
 COUNTS = frozenset({"seen_count", "shown_count", "used_count"})
 """Go on counting after a run; undoing takes back only what the run added."""
-FOLLOWING = frozenset({"changed_at", "last_shown_at", "last_used_at"})
-"""Move with counts; undoing restores them where nothing moved them since."""
+FOLLOWING = frozenset(
+    {
+        "changed_at",
+        "last_shown_at",
+        "last_used_at",
+        *("confidence", "origin", "files", "concepts", "occurred_at"),
+    }
+)
+"""Move with counts, whenever content is observed again; undoing restores them where nothing moved them since."""
 TEXT = frozenset({"title", "body", "around"})
 """What a memory's vector is made of."""
-
-
-class UndoRefused(CemsError):
-    """The run cannot be undone."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Change:
     """Memories whose sources are copied to `into`."""
     counts: Sequence[uuid.UUID] = ()
     """Memories whose counts and last uses are united with those of `into`, as all of them are when this is written: sessions
-    count on meanwhile without changing anything else. `into` is one of `updates`."""
+    count on meanwhile without changing anything else. `into` is one of `updates`, or `made` with their counts alone."""
     links: Sequence[uuid.UUID] = ()
     """Memories that `into` stands on."""
 
@@ -74,20 +76,29 @@ def apply(db: Database, run: Run, change: Change, now: dt.datetime) -> bool:
     and the next run sees it as it is then.
 
     Raises:
-        LostRace: the run no longer holds its lease.
+        LostRace: the run no longer holds its lease, or has ended.
     """
     with db.transaction() as conn:
-        fence = {"owner": db.owner_id, "lease": run.lease, "run": run.id, "expires": now + HOLD}
-        if not conn.execute(SQL["change.fence"], fence).rowcount:
-            raise LostRace("another run of this job has begun")
+        fence(conn, db, run, now)
         ids = sorted({*change.seen, *change.updates})
-        rows = _rows(conn.execute(SQL["change.lock"], {"owner": db.owner_id, "ids": ids}).fetchall())
+        rows = by_id(conn.execute(SQL["change.lock"], {"owner": db.owner_id, "ids": ids}).fetchall())
         if len(rows) != len(ids) or not all(_unchanged(rows[i], at) for i, at in change.seen.items()):
             return False
         _Writer(conn, db.owner_id, run.id, change, now).write(rows)
         failpoint(f"mid_{run.job}")
     failpoint(f"after_{run.job}")
     return True
+
+
+def fence(conn: Connection, db: Database, run: Run, now: dt.datetime) -> None:
+    """Let only the run that holds the job's lease and has not ended write on in this transaction; its lease is renewed.
+
+    Raises:
+        LostRace: it was taken for dead, or was written down as ended.
+    """
+    args = {"owner": db.owner_id, "lease": run.lease, "run": run.id, "expires": now + HOLD}
+    if not conn.execute(SQL["change.fence"], args).rowcount:
+        raise LostRace("another run of this job has begun, or this one has ended")
 
 
 class _Writer:
@@ -98,8 +109,8 @@ class _Writer:
     ) -> None:
         self._conn, self._owner, self._run, self._change, self._now = conn, owner, run, change, now
         at = conn.execute(SQL["change.next_number"], {"owner": owner, "run": run}).fetchone()
-        assert at is not None
-        self._number, self._step = at["number"], at["step"] + 1
+        self._number: int = at["number"] if at else 0
+        self._step: int = at["step"] + 1 if at else 1
 
     def write(self, rows: Mapping[uuid.UUID, Row]) -> None:
         change = self._change
@@ -107,6 +118,7 @@ class _Writer:
             self._make(
                 {"owner_id": self._owner, "recorded_at": self._now, "changed_at": self._now}
                 | dict(change.made)
+                | (_counted([rows[m] for m in change.counts]) if change.counts else {})
             )
         for memory, values in sorted(change.updates.items()):
             if memory == change.into and change.counts:
@@ -160,7 +172,7 @@ class _Writer:
         return str(row["origin"])
 
     def _one(self, name: str, **args: Any) -> Row:
-        row = self._conn.execute(_STATEMENTS[name], {"owner": self._owner, **args}).fetchone()
+        row = self._conn.execute(STATEMENTS[name], {"owner": self._owner, **args}).fetchone()
         assert row is not None
         return dict(row["row"])
 
@@ -207,100 +219,6 @@ def undone_pairs(db: Database, memories: Sequence[uuid.UUID]) -> set[frozenset[u
     return {frozenset((row["memory_id"], row["into_id"])) for row in rows}
 
 
-def undo(db: Database, run: uuid.UUID, now: dt.datetime, *, dry_run: bool = False) -> int:
-    """Give every row a run wrote its former content, all or none; returns how many memories that were.
-
-    Raises:
-        NotFound: there is no such run.
-        UndoRefused: it still runs, was undone before, or a memory was changed since; the message says which and how.
-    """
-    with db.transaction() as conn:
-        args = {"owner": db.owner_id, "run": run, "now": now}
-        state = conn.execute(SQL["change.run_state"], args).fetchone()
-        if state is None:
-            raise NotFound(f"there is no run {run}", hint="`cems maintenance --history` shows them")
-        if not conn.execute(SQL["change.begin_undo"], args).rowcount:
-            raise UndoRefused(
-                "the run was undone before" if state["undone_at"] else "the run has not ended yet"
-            )
-        written = conn.execute(SQL["change.of_run"], args).fetchall()
-        memories = _Undoing(conn, db.owner_id, written).run()
-        if dry_run:
-            raise psycopg.Rollback
-    return memories
-
-
-class _Undoing:
-    """Takes the rows of a run back, last first, after a look at what became of each since."""
-
-    def __init__(self, conn: Connection, owner: uuid.UUID, written: Sequence[Row]) -> None:
-        self._conn, self._owner, self._written = conn, owner, written
-        ids = sorted({row["memory_id"] for row in written} | {row["into_id"] for row in written} - {None})
-        args = {"owner": owner, "ids": ids}
-        self._rows = _rows(conn.execute(SQL["change.lock_waiting"], args).fetchall())
-
-    def run(self) -> int:
-        memories = set()
-        for change in reversed(self._written):
-            if change["before"] is None and change["after"] is None:
-                raise UndoRefused("a memory of this run was erased since")
-            if change["table_name"] == "memory":
-                self._memory(change)
-                memories.add(change["memory_id"])
-            elif change["table_name"] == "memory_source":
-                self._execute("change.delete_source", id=change["after"]["id"])
-            else:
-                self._execute("change.put_vector", values=Jsonb(change["before"]))
-        return len(memories)
-
-    def _memory(self, change: Row) -> None:
-        memory, before, after = change["memory_id"], change["before"], change["after"]
-        now = self._rows.get(memory)
-        if now is None:
-            raise UndoRefused(f"memory {short(memory)} was erased since")
-        differs = [c for c in COLUMNS if c not in COUNTS | FOLLOWING and now[c] != after[c]]
-        if differs:
-            what = "forgotten" if "forgotten_at" in differs else f"changed ({', '.join(differs)})"
-            raise UndoRefused(
-                f"memory {short(memory)} was {what} since",
-                hint=f"look at it with `cems memory show {short(memory)}`",
-            )
-        if before is None:
-            self._unmake(memory)
-            return
-        values = {c: _former(c, before[c], after[c], now[c]) for c in COLUMNS if before[c] != after[c]}
-        if TEXT & values.keys():
-            self._execute("change.take_vectors", ids=[memory])
-        found = self._execute_one("update_memory", id=memory, values=Jsonb(values))
-        self._rows[memory] = found["row"]
-
-    def _unmake(self, memory: uuid.UUID) -> None:
-        if (row := self._execute("change.referring", id=memory).fetchone()) is not None:
-            raise UndoRefused(
-                f"memory {short(memory)}, which this run made, is what {short(row['id'])} stands on",
-                hint="undo the later run first",
-            )
-        self._execute("change.delete_memory", id=memory)
-        del self._rows[memory]
-
-    def _execute(self, name: str, **args: Any) -> psycopg.Cursor[Row]:
-        return self._conn.execute(SQL[name], {"owner": self._owner, **args})
-
-    def _execute_one(self, name: str, **args: Any) -> Row:
-        row = self._conn.execute(_STATEMENTS[name], {"owner": self._owner, **args}).fetchone()
-        assert row is not None
-        return row
-
-
-def _former(column: str, before: Any, after: Any, now: Any) -> Any:
-    """The value a column gets back: counts lose what the run added, times that moved since stay."""
-    if column in COUNTS:
-        return max(now - (after - before), 0)
-    if column in FOLLOWING and now != after:
-        return now
-    return before
-
-
 def _counted(rows: Sequence[Row]) -> dict[str, Any]:
     """The counts of several memories together, and the latest of their last uses."""
     latest = {
@@ -316,7 +234,8 @@ def _unchanged(row: Row, at: dt.datetime) -> bool:
     return live and dt.datetime.fromisoformat(row["changed_at"]) == at
 
 
-def _rows(found: Sequence[Row]) -> dict[uuid.UUID, Row]:
+def by_id(found: Sequence[Row]) -> dict[uuid.UUID, Row]:
+    """Locked rows by their id, each as a document of its columns."""
     return {row["id"]: row["row"] for row in found}
 
 
@@ -339,7 +258,8 @@ _DEFAULTS: Values = {
     "terms": "", "around": "", "concepts": [], "files": [], "seen_count": 1, "shown_count": 0, "used_count": 0, "pinned": False,
 }  # fmt: skip
 """A record's missing fields are null, whatever the table's defaults are."""
-_STATEMENTS = {
+STATEMENTS = {
     name: SQL[f"change.{name}"].replace(b"COLUMNS", ", ".join(COLUMNS).encode())
     for name in ("update_memory", "insert_memory")
 }
+"""Those that write every stored column of a memory."""

@@ -43,6 +43,18 @@ def count_missing(db: Database, model_id: str) -> int:
     return int(row["missing"]) if row else 0
 
 
+def sample(db: Database, model_id: str, limit: int, seed: str) -> list[Row]:
+    """Stored vectors of a model and what they should be of, newest first: id, title, body, around, vector. The newest ones, and
+    as many by chance.
+
+    Args:
+        seed: another one takes others.
+    """
+    args = {"owner": db.owner_id, "model": model_id, "limit": limit, "seed": seed}
+    with db.transaction() as conn:
+        return conn.execute(SQL["reindex.sample"], args).fetchall()
+
+
 def add(
     db: Database,
     model_id: str,

@@ -16,6 +16,11 @@ def server(db: Database) -> Row:
     return _one(db, "server")
 
 
+def identity(db: Database) -> int:
+    """Which database this is: another number where another one took over its name, as after a restore."""
+    return int(_one(db, "identity")["id"])
+
+
 def newest_times(db: Database) -> Row:
     """When a line and a memory were last stored, by the clock of who stored them: landed, recorded."""
     return _one(db, "newest_times")

@@ -15,6 +15,7 @@ import psycopg
 from cems.errors import CemsError, NotFound, UsageError
 from cems.failpoint import failpoint
 from cems.ids import short
+from db import around
 from db.connect import Connection, Database, Row
 from db.queries import SQL
 
@@ -80,8 +81,9 @@ def restore(db: Database, memory: uuid.UUID, now: dt.datetime) -> None:
 
 
 def erase(db: Database, memory: uuid.UUID, now: dt.datetime) -> None:
-    """Delete a memory for good, with its vectors, its sources, the text of the lines it quotes and what runs of maintenance
-    wrote down of it. Its content's tombstone stays, as a hash, so that the same content is not learnt again."""
+    """Delete a memory for good, with its vectors, its sources, the text of the lines it quotes (also where it stands around
+    other memories) and what runs of maintenance wrote down of it. Its content's tombstone stays, as a hash, so that the same
+    content is not learnt again."""
     change(db, "erase", [memory], now)
 
 
@@ -234,6 +236,7 @@ class _Changing:
     def _erase(self, row: Row) -> bool:
         self._bury(row)
         self._execute("scrub", row)
+        around.erase(self._conn, self._owner, row["id"], self._now)  # while the lines have their text
         self._execute("erase_lines", row)
         self._execute("relink_superseded", row)
         for merged in self._execute("forget_merged", row).fetchall():

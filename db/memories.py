@@ -20,6 +20,7 @@ from cems.terms import AROUND_LIMIT, memory_terms
 from cems.text import normalise, sanitise
 from db import successors
 from db.connect import Connection, Database, Row
+from db.parts_of_ids import by_part_of_id
 from db.queries import SQL
 
 
@@ -249,15 +250,7 @@ def resolve_id(db: Database, text: str) -> uuid.UUID:
     Raises:
         NotFound: none, or more than one.
     """
-    wanted = text.strip().lower()
-    if len(wanted) < 4 or any(c not in "0123456789abcdef-" for c in wanted):
-        raise NotFound(f"{text!r} is not the id of a memory", hint="`cems memory list` shows ids")
-    with db.transaction() as conn:
-        rows = conn.execute(SQL["memory.ids_like"], {"owner": db.owner_id, "part": wanted}).fetchall()
-    if len(rows) != 1:
-        which = "no memory" if not rows else "more than one memory"
-        raise NotFound(f"{which} has the id {text}", hint="`cems memory list` shows ids")
-    return uuid.UUID(str(rows[0]["id"]))
+    return by_part_of_id(db, "memory.ids_like", text, "memory", "`cems memory list` shows ids")
 
 
 def show(db: Database, memory: uuid.UUID) -> tuple[Memory, list[dict[str, Any]]]:

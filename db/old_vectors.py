@@ -5,10 +5,11 @@ was taken from, and would serve nobody."""
 from __future__ import annotations
 
 import datetime as dt
+import uuid
+from collections.abc import Sequence
 
-from cems.errors import LostRace
-from db.connect import Connection, Database
-from db.lease import HOLD
+from db.changes import fence
+from db.connect import Database
 from db.queries import SQL
 from db.runs import Run
 
@@ -17,26 +18,32 @@ def drop(db: Database, run: Run, model: str, limit: int, now: dt.datetime) -> in
     """Remove so many of a model's vectors at most; returns how many.
 
     Raises:
-        LostRace: the run no longer holds its lease.
+        LostRace: the run no longer holds its lease, or has ended.
     """
     with db.transaction() as conn:
-        _fence(conn, db, run, now)
+        fence(conn, db, run, now)
         args = {"owner": db.owner_id, "model": model, "limit": limit}
         return conn.execute(SQL["reindex.drop_vectors"], args).rowcount
+
+
+def drop_some(db: Database, run: Run, model: str, memories: Sequence[uuid.UUID], now: dt.datetime) -> int:
+    """Remove a model's vectors of these memories; returns how many.
+
+    Raises:
+        LostRace: the run no longer holds its lease, or has ended.
+    """
+    with db.transaction() as conn:
+        fence(conn, db, run, now)
+        args = {"owner": db.owner_id, "model": model, "ids": list(memories)}
+        return conn.execute(SQL["reindex.drop_some"], args).rowcount
 
 
 def drop_forgotten(db: Database, run: Run, now: dt.datetime) -> int:
     """Remove vectors of memories that were forgotten; returns how many there were.
 
     Raises:
-        LostRace: the run no longer holds its lease.
+        LostRace: the run no longer holds its lease, or has ended.
     """
     with db.transaction() as conn:
-        _fence(conn, db, run, now)
+        fence(conn, db, run, now)
         return conn.execute(SQL["reindex.drop_forgotten"], {"owner": db.owner_id}).rowcount
-
-
-def _fence(conn: Connection, db: Database, run: Run, now: dt.datetime) -> None:
-    fence = {"owner": db.owner_id, "lease": run.lease, "run": run.id, "expires": now + HOLD}
-    if not conn.execute(SQL["change.fence"], fence).rowcount:
-        raise LostRace("another run of this job has begun")

@@ -135,7 +135,13 @@ def over(
 
 def forgotten(db: Database, content_hash: bytes, project: uuid.UUID | None) -> bool:
     """Whether a person forgot this content, so that it must not come back."""
-    return bool(_all(db, "rewriting.forgotten", content_hash=content_hash, project=project))
+    return bool(_all(db, "memory.is_forgotten", content_hash=content_hash, project=project))
+
+
+def forgotten_rules(db: Database) -> dict[bytes, str | None]:
+    """What a person forgot in any project, by the hash of its content: the sentence, where it was a preference and is still
+    stored."""
+    return {bytes(row["content_hash"]): row["title"] for row in _all(db, "rewriting.forgotten_rules")}
 
 
 def _all(db: Database, name: str, **args: object) -> list[Row]:

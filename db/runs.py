@@ -10,10 +10,11 @@ from typing import Any, Literal, get_args
 
 from psycopg.types.json import Jsonb
 
-from cems.errors import AlreadyRunning, LostRace, NotFound
+from cems.errors import AlreadyRunning, LostRace
 from cems.ids import uuid7
 from db import lease
 from db.connect import Database, Row
+from db.parts_of_ids import by_part_of_id
 from db.queries import SQL
 
 Job = Literal["consolidation", "reflection", "summarization", "reindexing"]
@@ -69,12 +70,17 @@ def begin(
         "project": project,
         "now": now,
     }
-    with db.transaction() as conn:
-        conn.execute(SQL["run.end_killed"], args)
-        # Under the lease: whoever asked what is due may have done so before another worker's run ended.
-        begun = conn.execute(SQL["run.begin"], args).rowcount
+    begun = 0
+    try:
+        with db.transaction() as conn:
+            conn.execute(SQL["run.end_killed"], args)
+            # Under the lease: whoever asked what is due may have done so before another worker's run ended.
+            written = conn.execute(SQL["run.begin"], args).rowcount
+        begun = written
+    finally:
+        if not begun:  # or an error would hold the job until the lease is over
+            lease.release(db, run.lease, run.id)
     if not begun:
-        lease.release(db, run.lease, run.id)
         raise AlreadyRunning(f"{job} has just run elsewhere for the same moment")
     return run
 
@@ -83,12 +89,19 @@ def renew(db: Database, run: Run, now: dt.datetime) -> None:
     """Hold the lease for longer.
 
     Raises:
-        LostRace: the run was taken for dead and another one began.
+        LostRace: the run was taken for dead and another one began, whether or not that has ended since; or this one was
+            written down as ended.
     """
     try:
         lease.acquire(db, run.lease, run.id, run.described, now)
     except AlreadyRunning as error:
         raise LostRace(f"the run was taken over: {error}") from error
+    # Only now: under the lease nobody else can end it as killed.
+    with db.transaction() as conn:
+        going = conn.execute(SQL["run.is_running"], {"owner": db.owner_id, "id": run.id}).fetchone()
+    if going is None:
+        lease.release(db, run.lease, run.id)
+        raise LostRace("the run was taken over, or has ended")
 
 
 def finish(
@@ -150,15 +163,7 @@ def resolve_id(db: Database, text: str) -> uuid.UUID:
     Raises:
         NotFound: none, or more than one.
     """
-    wanted, hint = text.strip().lower(), "`cems maintenance --history` shows ids"
-    if len(wanted) < 4 or any(c not in "0123456789abcdef-" for c in wanted):
-        raise NotFound(f"{text!r} is not the id of a run", hint=hint)
-    with db.transaction() as conn:
-        rows = conn.execute(SQL["run.ids_like"], {"owner": db.owner_id, "part": wanted}).fetchall()
-    if len(rows) != 1:
-        raise NotFound(f"{'no run' if not rows else 'more than one run'} has the id {text}", hint=hint)
-    found: uuid.UUID = rows[0]["id"]
-    return found
+    return by_part_of_id(db, "run.ids_like", text, "run", "`cems maintenance --history` shows ids")
 
 
 def latest(db: Database) -> dict[str, Row]:

@@ -5,7 +5,6 @@ and it is shorter than what it replaces. So a model can group and reword, and ca
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 import re
 import uuid
 from collections import Counter
@@ -22,6 +21,7 @@ from db.memories import content_hash
 from db.rewriting import Source
 from maintenance.job import Job
 from maintenance.statement import Statement, read
+from maintenance.support import Text
 from maintenance.tokens import Token, language_of
 
 _SURROUNDINGS = ("Asked:", "Failed first:", "Changed:", "Files:")
@@ -105,6 +105,9 @@ def judge(draft: Draft, least: int, *, titles: bool = False) -> Verdict:
         faults.append((None, f"its body is longer than {BODY_LIMIT} characters"))
     if new := invented(draft):
         faults.append((None, f"no note it stands on says {_listed(new)}"))
+    text = Text(draft.title, draft.body, draft.sources)
+    if groundless := text.groundless(heading=titles):
+        faults.append((None, f"no note it stands on says {_listed(groundless)}"))
     usable = not faults
     replaced, files = [], list[str]()
     for source in draft.sources:
@@ -117,6 +120,13 @@ def judge(draft: Draft, least: int, *, titles: bool = False) -> Verdict:
             )
         elif gone := lost(source, draft.text):
             faults.append((source.id, f"it does not say {_listed(gone)}"))
+        elif not text.supports(source):
+            faults.append(
+                (
+                    source.id,
+                    "it does not say in one place, and in its words, what the note's first sentence says",
+                )
+            )
         elif len(united) <= LIST_LIMIT:
             files = united
             replaced.append(source)
@@ -223,6 +233,7 @@ def write(
         updates={s.id: gone for s in replaced},
         made=made,
         into=made["id"],
+        counts=[s.id for s in replaced],
         links=[s.id for s in draft.sources],
     )
     if not job.apply(change, draft.title):
@@ -271,11 +282,6 @@ def _made(
         "author": author,
         "content_hash": content_hash(sources[0].kind, draft.title, draft.body),
         "occurred_at": newest,
-        "seen_count": max(sum(s.seen_count for s in replaced), 1),
-        "shown_count": sum(s.shown_count for s in replaced),
-        "used_count": sum(s.used_count for s in replaced),
-        "last_shown_at": _latest(s.last_shown_at for s in replaced),
-        "last_used_at": _latest(s.last_used_at for s in replaced),
     }
 
 
@@ -293,7 +299,3 @@ def _around(replaced: Sequence[Source]) -> str:
 
 def _union(lists: Iterable[Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(entry for entries in lists for entry in entries))[:LIST_LIMIT]
-
-
-def _latest(times: Iterable[dt.datetime | None]) -> dt.datetime | None:
-    return max((at for at in times if at), default=None)

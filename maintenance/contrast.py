@@ -14,6 +14,8 @@ from maintenance.tokens import Token
 _COUNTED = ("number", "symbol")
 _SHORT = 6
 _NEAR = 2
+_ALIKE = 0.7
+"""The share of two titles' words from which one other word makes them two facts."""
 _HARMLESS_VERBS = frozenset(map(canon, lex.HARMLESS_VERBS))
 _OUTCOMES = frozenset(map(canon, lex.OUTCOMES))
 
@@ -115,8 +117,11 @@ def antonym(a: Reading, b: Reading) -> bool:
             if others and sides - others and others - sides:
                 return True
     only, instead = a.words - b.words, b.words - a.words
-    return any(undo + w in instead for w in only for undo in lex.UNDOING) or any(
-        undo + w in only for w in instead for undo in lex.UNDOING
+    return any(
+        undo + w in others or (w.endswith("ful") and f"{w[:-3]}less" in others)
+        for ours, others in ((only, instead), (instead, only))
+        for w in ours
+        for undo in lex.UNDOING
     )
 
 
@@ -153,9 +158,32 @@ def _shuffled(short: Sequence[str], long: Sequence[str]) -> bool:
 
 
 def condition(a: Reading, b: Reading) -> bool:
+    """One holds under a condition, or in a place, at a time, for somebody, and the other does not."""
+    return limited(a, b) or _narrowed(a, b) or _narrowed(b, a)
+
+
+def limited(a: Reading, b: Reading) -> bool:
     """One holds under a condition, within a limit or until something, and the other does not."""
     ours, theirs = _marks(a, b)
     return (ours & lex.LIMITS) != (theirs & lex.LIMITS)
+
+
+def _narrowed(long: Reading, short: Reading) -> bool:
+    """Whether a title is the other one and some words more, of which the other memory says nothing at all."""
+    if not long.title or not short.title:
+        return False
+    more, less = _statement(long), _statement(short)
+    extra = len(more) - len(less)
+    if extra < 1 or len(less) < _NEAR:
+        return False
+    at = next((i for i, (x, y) in enumerate(zip(more, less, strict=False)) if x != y), len(less))
+    added = {w for w in more[at : at + extra] if not w.startswith("!")} - lex.CONNECTING
+    return more[at + extra :] == less[at:] and bool(added) and not added <= short.words
+
+
+def _statement(reading: Reading) -> tuple[str, ...]:
+    """The first fragment of a title; what stands behind a pause is a detail."""
+    return tuple(t.text for t in reading.title[0].fragments[0] if t.text)
 
 
 def _marks(a: Reading, b: Reading) -> tuple[frozenset[str], frozenset[str]]:
@@ -169,7 +197,7 @@ def _marks(a: Reading, b: Reading) -> tuple[frozenset[str], frozenset[str]]:
 
 def modality(a: Reading, b: Reading) -> bool:
     """One must, the other should or may; or one only may be or is only planned."""
-    weak = {"!may", "!plan", "!maybe"}
+    weak = {"!may", "!plan", "!maybe", "!seldom", "!sometimes", "!often"}
     ours, theirs = _marks(a, b)
     if ours & weak != theirs & weak:
         return True
@@ -200,7 +228,16 @@ def slot(a: Reading, b: Reading) -> bool:
     ours, theirs = a.title[0].texts, b.title[0].texts
     if ours == theirs:
         return any(_slot(x.texts, y.texts, 1) for x in a.body for y in b.body if x != y)
-    return _slot(ours, theirs, _NEAR)
+    return _slot(ours, theirs, _NEAR) or _one_word(ours, theirs)
+
+
+def _one_word(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
+    """The same words but for one of each, wherever it stands; that one is no verb that stands for many."""
+    one, two = ({w for w in x if not w.startswith("!")} - lex.CONNECTING for x in (ours, theirs))
+    other = one ^ two
+    if len(one) != len(two) or len(other) != 2 or other & _HARMLESS_VERBS:
+        return False
+    return len(one & two) >= _ALIKE * len(one)
 
 
 def _slot(ours: tuple[str, ...], theirs: tuple[str, ...], frame: int) -> bool:
@@ -212,5 +249,12 @@ def _slot(ours: tuple[str, ...], theirs: tuple[str, ...], frame: int) -> bool:
         (i for i, (x, y) in enumerate(zip(reversed(ours), reversed(theirs), strict=False)) if x != y),
         min(len(ours), len(theirs)),
     )
-    left = len(ours) - behind, len(theirs) - behind
-    return min(left) >= 1 and max(left) <= _NEAR and ahead + behind >= max(frame, max(left))
+    left = [
+        sum(
+            1 if word < "\u3040" else 1 / _NEAR
+            for word in words[: len(words) - behind]
+            if word not in lex.CONNECTING
+        )
+        for words in (ours, theirs)
+    ]
+    return min(left) > 0 and max(left) <= _NEAR and ahead + behind >= max(frame, max(left))

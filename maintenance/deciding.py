@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cems.errors import BadAnswer
+from cems.models import ORIGINS
 from db.candidates import Member
 from maintenance import judging
 from maintenance.candidates import Pair
@@ -173,7 +174,8 @@ def _nearest(case: Case) -> list[Pair]:
 
 def judged(case: Case, pair: Pair, verdict: judging.Verdict, now: dt.datetime) -> None:
     """Take a model's verdict, as far as rules allow: the same fact only where no guard speaks; a later memory replaces an
-    earlier one, never one that is pinned or by hand."""
+    earlier one, never one that is pinned or by hand. Where the model only says that two contradict each other, the later
+    counts if rules see the point in which they differ, and if it is no less trusted."""
     guard = case.undecided.pop(pair)
     if verdict == "same" and guard is None:
         case.same[frozenset(pair[:2])] = pair.cosine
@@ -186,9 +188,15 @@ def judged(case: Case, pair: Pair, verdict: judging.Verdict, now: dt.datetime) -
     meant = {"first_supersedes": pair.first, "second_supersedes": pair.second}.get(verdict, later.id)
     if meant != later.id or earlier.said_at == later.said_at:
         case.apart["not the later one"] += 1
+    elif verdict == "contradiction" and (guard is None or not _as_trusted(later, earlier)):
+        case.apart["contradict each other"] += 1
     elif earlier.pinned or earlier.author == "hand":
         case.apart["pinned or by hand"] += 1
     elif later.snoozed_until is not None and later.snoozed_until > now:
         case.apart["snoozed"] += 1
     else:
         case.replaced.add((earlier.id, later.id))
+
+
+def _as_trusted(one: Member, other: Member) -> bool:
+    return ORIGINS.index(one.origin) <= ORIGINS.index(other.origin)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from cems.settings import Settings
-from db import runs
+from db import health, runs
 from db.connect import Database, Row
 from db.runs import Job
 from maintenance import schedule
@@ -80,11 +80,19 @@ class Due:
         self._db = db
         self._first: dt.datetime | None = None
         self._settled: dict[Job, dt.datetime] = {}
+        self._database: int | None = None
 
     def forget(self) -> None:
         """Ask everything again."""
         self._first = None
         self._settled.clear()
+
+    def notice(self) -> None:
+        """Forget where another database took over the name, as after a restore."""
+        found = health.identity(self._db)
+        if self._database not in (None, found):
+            self.forget()
+        self._database = found
 
     def moment(self, job: Job, plan: Schedule, now: dt.datetime) -> dt.datetime | None:
         """The scheduled moment a job is to be run for now; None where it is not due."""

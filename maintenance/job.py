@@ -9,10 +9,11 @@ import dataclasses
 import datetime as dt
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from cems.clock import Clock
 from cems.errors import LlmPaused, ProviderError
+from cems.models import Usage
 from cems.providers import Embedder, GenerateReply, GenerateRequest, TextGenerator, prices
 from cems.providers.usage import usage_of
 from cems.settings import Settings
@@ -21,6 +22,8 @@ from db.changes import Change
 from db.connect import Database
 from db.ledger import Caps
 from db.runs import Run
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass
@@ -125,36 +128,51 @@ class Job:
         capped, or the answer failed: what depended on it waits, and the report says why. A dry run asks nothing."""
         if self.generator is None or self.run is None:
             return None
+        model, generate = self.generator.model, self.generator.generate
         try:
-            ledger.check(self.db, request.purpose, self._caps, self.clock.now())
+            return self.call(request.purpose, model, lambda: generate(request), lambda reply: reply.usage)
         except LlmPaused as paused:
             self.report.note(str(paused))
-            return None
+        except ProviderError as error:
+            self.report.failed += 1
+            self.report.note(f"{request.purpose}: {error}")
+        return None
+
+    def call(self, purpose: str, model: str, work: Callable[[], T], used: Callable[[T], Usage]) -> T:
+        """What a call to a provider gives, within the day's caps and written into the ledger, whether or not it succeeds.
+
+        Args:
+            model: as prices know it.
+            used: what a call that succeeded has used.
+
+        Raises:
+            LlmPaused: nothing was called; ProviderError: as `work`.
+        """
+        caps = Caps(self.settings.llm_daily_calls, self.settings.llm_daily_tokens)
+        ledger.check(self.db, purpose, caps, self.clock.now())
         self.renew()
         started, ticks = self.clock.now(), self.clock.monotonic()
-        reply, error = None, None
-        try:
-            reply = self.generator.generate(request)
-        except ProviderError as caught:
-            error = caught
-            self.report.failed += 1
-            self.report.note(f"{request.purpose}: {caught}")
-        usage = usage_of(error) if error else reply.usage if reply else None
-        cost = prices.cost_usd(self.generator.model, usage) if usage else None
-        ledger.record(
-            self.db,
-            purpose=request.purpose,
-            model=self.generator.model,
-            started_at=started,
-            seconds=self.clock.monotonic() - ticks,
-            usage=usage,
-            cost_usd=cost,
-            error=error,
-        )
-        self.report.llm_calls += 1
-        self.report.cost += cost or 0.0
-        return reply
 
-    @property
-    def _caps(self) -> Caps:
-        return Caps(self.settings.llm_daily_calls, self.settings.llm_daily_tokens)
+        def record(usage: Usage, error: ProviderError | None) -> None:
+            cost = prices.cost_usd(model.split("@")[0], usage)
+            seconds = self.clock.monotonic() - ticks
+            ledger.record(
+                self.db,
+                purpose=purpose,
+                model=model,
+                started_at=started,
+                seconds=seconds,
+                usage=usage,
+                cost_usd=cost,
+                error=error,
+            )
+            self.report.llm_calls += 1
+            self.report.cost += cost or 0.0
+
+        try:
+            found = work()
+        except ProviderError as error:
+            record(usage_of(error), error)
+            raise
+        record(used(found), None)
+        return found

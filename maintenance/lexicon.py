@@ -64,6 +64,10 @@ OPPOSED = _lines("opposed")
 """Each line opposes its words to one another; words joined by a comma stand on one side."""
 UNDOING = tuple(_DATA["undoing"].split())
 """Beginnings that turn a word into its opposite."""
+TAKING_BACK = _words("taking_back")
+"""With one of these a text says that what stands beside it does not hold."""
+CONNECTING = _words("connecting")
+"""Words, in canonical form, that lead from what is said to where, when and for whom."""
 LIMITS = _words("limits")
 OUTCOMES = _words("outcomes")
 """How far something went: to have tried, weighed or given something up is not to do it."""

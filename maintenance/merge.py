@@ -15,7 +15,7 @@ from cems.terms import AROUND_LIMIT, memory_terms, terms
 from cems.text import normalise
 from db.candidates import Member
 from db.changes import Change
-from maintenance.guards import Scale, Statement, same_fact
+from maintenance.guards import Scale, Statement, same_fact, why_apart
 from maintenance.statement import read
 
 _TICK = dt.timedelta(microseconds=1)
@@ -26,6 +26,8 @@ _MARKS = " .,;:!?()[]{}<>\"'`*\u3002\u3001"
 _ENDS = ".!?;:,)]}\"'`\u3002\uff01\uff1f"
 _LONG = 200
 """Characters of a word from which it is no term."""
+_LANGUAGE = re.compile(r"\b([A-Za-z])(?:\+\+|#)(?!\w)")
+"""C++ and C#, which are not C."""
 _DIRECTED = frozenset(
     "over than instead rather before after from to into unless until without not never no cannot nor".split()  # noqa: SIM905
 ) | frozenset(
@@ -174,13 +176,17 @@ class _Said:
         plain = (word.strip(_MARKS) for word in normalise(sentence).split())
         self._words = tuple(word for word in plain if word)
         long = (word for word in self._words if len(word) > _LONG)
-        self._content = frozenset([*map(_stem, terms(sentence).split()), *long])
+        self._content = frozenset([*map(_stem, terms(_LANGUAGE.sub(r"\1sharp", sentence)).split()), *long])
         self._directed = not self._content or not _DIRECTED.isdisjoint(self._words)
 
     def within(self, other: _Said) -> bool:
         """Whether another sentence says this one: in other words, but the same to the rules; or with all the words of it that
         mean something. Where their order means something too, they stand there word for word."""
-        if self._is(other) or (not self._directed and self._content <= other._content):
+        if self._is(other) or (
+            not self._directed
+            and self._content <= other._content
+            and why_apart(self._statement, other._statement) is None
+        ):
             return True
         length = len(self._words)
         starts = range(len(other._words) - length + 1)

@@ -15,9 +15,10 @@ from cems.providers import GenerateRequest
 from cems.text import normalise, one_line
 from db import changes, rewriting
 from db.changes import Change
+from db.memories import content_hash
 from db.rewriting import Source
 from maintenance.condensing import Draft, fact, values_in, write
-from maintenance.guards import why_apart
+from maintenance.guards import Scale, same_fact, why_apart
 from maintenance.job import Job
 from maintenance.merge import sentences
 from maintenance.reflection_prompt import EVERYWHERE, SAME_SCHEMA
@@ -65,10 +66,23 @@ class Everywhere:
         if standing is not None:
             self._join(standing, [s for s in group if s.project_id is not None])
             return
+        if self._forgotten(group):
+            self._job.report.kept_apart += 1
+            return
         newest = max(group, key=lambda s: (s.occurred_at, s.id))
         draft = Draft(one_line(newest.title, TITLE_LIMIT), _plain_words(group), tuple(group))
         replaced = [s for s in group if not s.kept and _covered(s, draft.text)]
         write(self._job, draft, replaced, "reflection", "promoted", author)
+
+    def _forgotten(self, group: Sequence[Source]) -> bool:
+        """Whether a person forgot one of these in some project: what holds everywhere would come back there."""
+        gone = rewriting.forgotten_rules(self._job.db)
+        return any(content_hash(s.kind, s.title, s.body) in gone for s in group) or any(
+            same_fact(_sentence(s.title), _sentence(title), 1.0, Scale())
+            for title in gone.values()
+            if title
+            for s in group
+        )
 
     def _join(self, standing: Source, others: Sequence[Source]) -> None:
         """Let what holds everywhere already stand for what a project says again."""
@@ -167,8 +181,11 @@ def _candidates(sources: Sequence[Source], new: Sequence[int]) -> Iterator[list[
 
 def _may_be_same(one: Source, two: Source) -> bool:
     """Whether no rule keeps two sentences apart."""
-    statements = [Statement("preference", None, s.title, "") for s in (one, two)]
-    return why_apart(statements[0], statements[1]) is None
+    return why_apart(_sentence(one.title), _sentence(two.title)) is None
+
+
+def _sentence(title: str) -> Statement:
+    return Statement("preference", None, title, "")
 
 
 def _all_the_same(group: Sequence[Source]) -> bool:

@@ -1,12 +1,12 @@
 """The job that keeps finding quick and complete: it archives what has gone stale, mends the indexes, makes the vectors of the
-current model that are missing, and then removes those of earlier models.
+current model that are missing or wrong, and then removes those of earlier models.
 
 A transcript that is gone removes nothing here or anywhere: what was read of it is in the database. Nothing else is deleted
 either: no line, no call to a model, no memory."""
 
 from __future__ import annotations
 
-from maintenance import indexes, stale, vectors
+from maintenance import indexes, stale, vectors, wrong_vectors
 from maintenance.job import Job
 
 
@@ -19,6 +19,6 @@ def run_once(job: Job) -> None:
         return
     vectors.sweep(job)
     indexes.check(job)
-    vectors.fill(job)
-    vectors.drop_old(job)
+    wrong_vectors.drop(job)
+    vectors.drop_old(job, vectors.fill(job))
     indexes.refresh_statistics(job)

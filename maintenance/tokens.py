@@ -182,7 +182,7 @@ def _word(group: str, raw: str, fragment: list[Word], at: int, language: str) ->
         return [Token("", raw, value)] if value else []
     if low in lex.NUMBER_WORDS:
         return [Token(lex.NUMBER_WORDS[low], raw, "number")]
-    if not value and (low in lex.TOOLS or (raw[0].isupper() and at and not raw.isupper())):
+    if not value and (low in lex.TOOLS or (raw[0].isupper() and at and (raw == "C" or not raw.isupper()))):
         value = "name"
     return [Token(canon(low), raw, value)]
 

@@ -1,6 +1,6 @@
 """Vectors of the current model for every memory that lacks one, made so gently that whoever searches meanwhile hardly notices;
 and, once none is missing, the end of those of earlier models. Each few are stored as they are made, newest memory first, so
-a run that ends early has done part of the work. Until all are there, `db.serving` says that the old ones answer."""
+a run that ends early has done part of the work. Until all are there, `cems search` is answered by the old ones (`db/serving.py`)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from cems.errors import BadAnswer, LlmPaused, ProviderError
 from cems.failpoint import failpoint
 from cems.models import Usage
-from cems.providers import Embedder, Vector, prices
-from cems.providers.usage import estimate_tokens, usage_of
-from db import embeddings, ledger, old_vectors, serving
+from cems.providers import Embedder, Vector
+from cems.providers.usage import estimate_tokens
+from db import embeddings, old_vectors, serving
 from db.connect import Row
-from db.ledger import Caps
 from db.serving import Vectors
 from maintenance.job import Job
 
@@ -32,6 +31,8 @@ CHUNK_NETWORK = 64
 REST = 1.0
 """Seconds of rest for each second of work on this machine: half of one processor is used, at a low priority."""
 LONGEST_REST = 5.0
+STEP = 0.2
+"""Seconds of rest after which it is asked whether to stop."""
 MOST_UNFIT = 100
 """Memories that an embedder may refuse before it is no longer asked."""
 DROPPED = 2_000
@@ -40,11 +41,11 @@ QUIET = dt.timedelta(days=7)
 """An earlier model that somebody still stored vectors of may be another machine's current one; after so long it is not."""
 
 
-def fill(job: Job) -> None:
-    """Make what is missing, until nothing is, or it is time to stop."""
+def fill(job: Job) -> list[uuid.UUID]:
+    """Make what is missing, until nothing is, or it is time to stop; returns the memories that the embedder refuses."""
     if job.embedder is None:
         job.report.note("no embedder: vectors stay as they are")
-        return
+        return []
     model = job.embedder.model_id
     missing = embeddings.count_missing(job.db, model)
     job.report.seen += missing
@@ -52,7 +53,7 @@ def fill(job: Job) -> None:
         job.report.changed += missing
         if missing:
             job.report.note(f"{missing} vectors of {model} would be made")
-        return
+        return []
     with ThreadPoolExecutor(1, "cems-reindex", initializer=_step_back) as pool:
         filling = _Filling(job, job.embedder, pool, missing)
         filling.run()
@@ -66,22 +67,28 @@ def fill(job: Job) -> None:
         job.report.note(f"{len(filling.unfit)} memories are refused by {model}; words find them")
     if left:
         job.report.note(f"{left} vectors of {model} are still missing; the next run goes on")
+    return filling.unfit
 
 
-def drop_old(job: Job) -> None:
-    """Remove the vectors of earlier models, when the current one's are complete and nobody makes the earlier ones any more."""
+def drop_old(job: Job, unfit: Sequence[uuid.UUID] = ()) -> None:
+    """Remove the vectors of earlier models, when the current one's are complete and nobody makes the earlier ones any more.
+
+    Args:
+        unfit: memories that the current embedder refuses; while they are few, nobody waits for them.
+    """
     if job.embedder is None:
         return
     model, every = job.embedder.model_id, serving.models(job.db)
     old = [v for v in every if v.model != model]
     if not old or not any(v.model == model for v in every):
         return
-    if missing := serving.live_missing(job.db, model):
+    current = next(v for v in every if v.model == model)
+    few = unfit if len(unfit) <= min(MOST_UNFIT, (1 - serving.ENOUGH) * current.vectors) else ()
+    if missing := serving.live_missing(job.db, model, few):
         if not job.dry_run:
             names = ", ".join(v.model for v in old)
             job.report.note(f"vectors of {names} stay until the {missing} missing ones of {model} are there")
         return
-    current = next(v for v in every if v.model == model)
     for one in old:
         if not _over(one, current, job.clock.now()):
             job.report.note(f"vectors of {one.model} stay: somebody still makes them")
@@ -89,7 +96,7 @@ def drop_old(job: Job) -> None:
             job.report.changed += one.vectors
             job.report.note(f"{one.vectors} vectors of {one.model} would be removed")
         else:
-            _drop(job, one)
+            _drop_model(job, one)
 
 
 def sweep(job: Job) -> None:
@@ -103,17 +110,23 @@ def _over(one: Vectors, current: Vectors, now: dt.datetime) -> bool:
     return one.last_at <= current.first_at or now - one.last_at > QUIET
 
 
-def _drop(job: Job, one: Vectors) -> None:
+def drop(job: Job, model: str, vectors: int) -> int:
+    """Remove so many vectors, which are all of a model, a part at a time; returns how many are gone."""
     assert job.run is not None
     gone = 0
     while not job.stopping():
-        dropped = old_vectors.drop(job.db, job.run, one.model, DROPPED, job.clock.now())
+        dropped = old_vectors.drop(job.db, job.run, model, DROPPED, job.clock.now())
         failpoint("after_drop")
         gone += dropped
-        job.progress("old vectors removed", gone, one.vectors)
+        job.progress("old vectors removed", gone, vectors)
         if dropped < DROPPED:
             break
     job.report.changed += gone
+    return gone
+
+
+def _drop_model(job: Job, one: Vectors) -> None:
+    gone = drop(job, one.model, one.vectors)
     if gone < one.vectors:
         job.report.waiting += one.vectors - gone
     job.report.note(
@@ -141,12 +154,12 @@ class _Filling:
             except (LlmPaused, ProviderError) as error:
                 job.report.note(f"{PURPOSE}: {error}")
                 return
-            self.made += embeddings.add(job.db, self._embedder.model_id, vectors, job.clock.now())
+            self.made += embeddings.add(job.db, self._embedder.model_id, vectors, job.clock.now(), made_from=rows)
             failpoint("after_vectors")
             job.progress("vectors made", self.made, self._missing)
             if not self._embedder.needs_network:
                 # By the processor's time: where others keep it busy, the work is slow enough already.
-                time.sleep(min((time.process_time() - busy) * REST, LONGEST_REST))
+                rest(min((time.process_time() - busy) * REST, LONGEST_REST), job.stopping)
             busy = time.process_time()
 
     def _vectors(self, rows: Sequence[Row]) -> list[tuple[uuid.UUID, Vector]]:
@@ -176,33 +189,17 @@ class _Filling:
 
     def _from_network(self, texts: list[str]) -> list[Vector]:
         """Within the day's caps, and written into the ledger."""
-        job, model = self._job, self._embedder.model_id
-        settings = job.settings
-        ledger.check(
-            job.db, PURPOSE, Caps(settings.llm_daily_calls, settings.llm_daily_tokens), job.clock.now()
+        embedder, used = self._embedder, Usage(input_tokens=sum(map(estimate_tokens, texts)))
+        return self._job.call(
+            PURPOSE, embedder.model_id, lambda: embedder.embed_documents(texts), lambda _: used
         )
-        job.renew()
-        started, ticks = job.clock.now(), job.clock.monotonic()
-        usage, failure = Usage(input_tokens=sum(map(estimate_tokens, texts))), None
-        try:
-            return self._embedder.embed_documents(texts)
-        except ProviderError as error:
-            usage, failure = usage_of(error), error
-            raise
-        finally:
-            cost = prices.cost_usd(model.split("@")[0], usage)
-            ledger.record(
-                job.db,
-                purpose=PURPOSE,
-                model=model,
-                started_at=started,
-                seconds=job.clock.monotonic() - ticks,
-                usage=usage,
-                cost_usd=cost,
-                error=failure,
-            )
-            job.report.llm_calls += 1
-            job.report.cost += cost or 0.0
+
+
+def rest(seconds: float, stopping: Callable[[], bool]) -> None:
+    """Do nothing for so long, or until it is time to stop: whoever asks that is not kept waiting."""
+    while seconds > 0 and not stopping():
+        time.sleep(min(seconds, STEP))
+        seconds -= STEP
 
 
 def _step_back() -> None:

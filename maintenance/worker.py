@@ -93,6 +93,7 @@ class Worker:
                 self._away = False
                 self._due.forget()  # it may be another one
                 log.info("the database answers again")
+            self._due.notice()
             self._alive(WAITING)
             if self.look():
                 _give_memory_back()

@@ -20,7 +20,7 @@ from cems.clock import Clock
 from cems.errors import AlreadyRunning, LlmPaused
 from cems.notify import Service
 from cems.settings import Settings
-from db import ingest, lease
+from db import health, ingest, lease
 from db.connect import OUTAGES, Database
 from observer.batch import close_due
 from observer.capture import Capture
@@ -77,6 +77,7 @@ class Process:
         # The lease is renewed at each look, so a longer poll interval does not make the looks rarer than that.
         self._wait_time = min(settings.observer_poll_interval, _RENEW)
         self._paused_until: dt.datetime | None = None
+        self._database: int | None = None
 
     def shutdown(self) -> None:
         """Ask the process to end; safe in a signal handler."""
@@ -149,6 +150,7 @@ class Process:
         self.wake.clear()
         if self._stop.is_set():  # asked to end just before the clear
             return
+        self._notice_database()
         try:
             self._hold_lease()
             if not self._ours.is_set():
@@ -161,6 +163,7 @@ class Process:
             # The lease was lost while the database was away: stop working until it is ours again.
             log.error("another observer took over; waiting", reason=str(error))
             self._ours.clear()
+            self._service.beat("capture", "another observer took over; waiting")
             self._stop.wait(self._wait_time)
             self._renewed = -_RENEW
             return
@@ -175,6 +178,17 @@ class Process:
         slept = (self._clock.now() - before).total_seconds() - self._wait_time
         if slept > LONGEST_WAIT:
             log.info("the machine slept; looking at everything", seconds=round(slept))
+
+    def _notice_database(self) -> None:
+        """Where a restore put another database under the name, what is remembered of the former one counts no more, neither how
+        far transcripts are read nor the lease."""
+        found = health.identity(self._db)
+        if self._database not in (None, found):
+            log.info("the database is another one; looking at everything")
+            self._capture.forget_cursors()
+            self._ours.clear()
+            self._renewed = -_RENEW
+        self._database = found
 
     def _close_due(self, once: bool = False) -> int:
         return close_due(
@@ -207,7 +221,8 @@ class Process:
             self.shutdown()
 
     def _observe_round(self, after_outage: bool) -> None:
-        self._ours.wait()
+        while not self._ours.wait(_RENEW):  # for as long as another observer holds the lease
+            self._service.beat("observing")
         if after_outage:
             ingest.free_claims(self._db, self._machine, outage=True)
         self._to_observe.clear()

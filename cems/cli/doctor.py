@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,11 +13,13 @@ import click
 from cems import settings as configuration
 from cems.cli import output
 from cems.cli.doctoring import agent, canary, database, files, system, work
-from cems.cli.doctoring.finding import Check, Finding, Patient, bad
+from cems.cli.doctoring.finding import Check, Finding, Patient, bad, reason
 from cems.cli.installing import plan
 from cems.errors import CemsError, SettingsError
 from db.connect import OUTAGES
 
+FAILURES = (CemsError, OSError, ValueError, TypeError, AttributeError, subprocess.SubprocessError, *OUTAGES)
+"""What looking at something broken may raise."""
 FIRST: tuple[Check, ...] = (files.check_home, files.check_disk, files.check_transcripts, files.check_cleanup)
 WITH_DATABASE: tuple[Check, ...] = (
     database.check_times,
@@ -48,20 +51,25 @@ def doctor(fix: bool, quick: bool, as_json: bool) -> int:
       cems doctor --fix              also mend what is safe to mend
     """
     found = list(_look(quick))
-    mended = []
+    mended: list[str] = []
+    failed: list[str] = []
     if fix:
         for one in found:
             if one.remedy is not None:
-                one.remedy()
-                mended.append(one.says)
-        if mended:
+                try:
+                    one.remedy()
+                    mended.append(one.says)
+                except FAILURES as error:
+                    failed.append(f"{one.says}: {reason(error)}")
+        if mended or failed:
             found = list(_look(quick))
     counts = {level: sum(one.level == level for one in found) for level in _MARKS}
     if as_json:
         findings = [{k: v for k, v in dataclasses.asdict(one).items() if k != "remedy"} for one in found]
-        output.document({"healthy": not counts["bad"], "findings": findings, "mended": mended} | counts)
+        outcome = {"healthy": not counts["bad"], "findings": findings, "mended": mended, "not_mended": failed}
+        output.document(outcome | counts)
     else:
-        _show(found, mended, counts)
+        _show(found, mended, failed, counts)
     return 1 if counts["bad"] else 0
 
 
@@ -90,16 +98,12 @@ def _guarded(check: Check, patient: Patient) -> Iterator[Finding]:
     """What a check finds; a check that cannot look is a finding too."""
     try:
         yield from check(patient)
-    except (CemsError, OSError, *OUTAGES) as error:
+    except FAILURES as error:
         part = check.__name__.removeprefix("check_")
-        yield bad(
-            part,
-            f"it could not be looked at: {str(error).strip().splitlines()[0]}",
-            getattr(error, "hint", ""),
-        )
+        yield bad(part, f"it could not be looked at: {reason(error)}", getattr(error, "hint", ""))
 
 
-def _show(found: list[Finding], mended: list[str], counts: dict[str, Any]) -> None:
+def _show(found: list[Finding], mended: list[str], failed: list[str], counts: dict[str, Any]) -> None:
     width = max(len(one.part) for one in found)
     for one in found:
         mark, colour = _MARKS[one.level]
@@ -108,6 +112,8 @@ def _show(found: list[Finding], mended: list[str], counts: dict[str, Any]) -> No
             click.echo(f"  {' ' * width}  → {output.clean(one.todo)}")
     for says in mended:
         output.note(f"mended: {says}")
+    for says in failed:
+        output.note(f"could not be mended: {output.clean(says)}")
     click.echo(
         "Everything works."
         if not counts["bad"] and not counts["warning"]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,13 +17,18 @@ import click
 from cems import home
 from cems import settings as configuration
 from cems.cli import output
-from cems.cli.installing import hooks, plan, services, units
-from cems.cli.installing.steps import Step
+from cems.cli.installing import hooks, launchd, plan, services, units
+from cems.cli.installing.steps import Step, StepFailed
+from cems.cli.processes import holder
 from cems.errors import CemsError, UsageError
 from cems.settings import Settings
 
 _START_SECONDS = 30.0
 """Patience with services that start for the first time."""
+_END_SECONDS = 10.0
+_USERS = ("up", "observer", "maintain", "database", "recall")
+"""The locks of processes that a home must not be deleted under."""
+_MARKS = ("machine-id", "redaction-key")
 
 
 @click.command()
@@ -92,8 +98,9 @@ def uninstall(purge: bool, dry_run: bool, yes: int, as_json: bool) -> int:
     """
     settings = configuration.load()
     steps = plan.uninstall(settings)
-    if purge:
-        steps.append(Step(f"delete {settings.home} with every memory in it", lambda: _purge(settings)))
+    if purge and settings.home.exists():
+        _refuse_to_purge(settings)
+        steps.append(Step(f"delete {_whole(settings)}", lambda: _purge(settings)))
     result: dict[str, Any] = {"steps": _said(steps), "done": False, "purge": purge}
     if not _go_on(steps, "uninstall", dry_run, yes > 0, as_json):
         return _end(result | {"dry_run": dry_run}, as_json, 0 if dry_run else 1)
@@ -133,8 +140,34 @@ def _go_on(steps: Sequence[Step], what: str, dry_run: bool, yes: bool, as_json: 
 
 def _really(settings: Settings, as_json: bool) -> bool:
     if as_json or not sys.stdin.isatty():
-        raise UsageError("--purge deletes every memory", hint="give --yes twice if that is what you want")
-    return click.confirm(f"Every memory in {settings.home} is deleted for good. Really?", default=False)
+        raise UsageError(
+            f"--purge deletes {_whole(settings)}", hint="give --yes twice if that is what you want"
+        )
+    return click.confirm(f"This deletes {_whole(settings)}, for good. Really?", default=False)
+
+
+def _whole(settings: Settings) -> str:
+    """What --purge deletes."""
+    if settings.database_url:
+        return f"{settings.home} with its settings and keys; memories stay in the other server's database"
+    return f"{settings.home} with every memory in it"
+
+
+def _refuse_to_purge(settings: Settings) -> None:
+    """Look, before anything is done, whether the folder is ours alone to delete.
+
+    Raises:
+        UsageError: it is not, or it is in use.
+    """
+    folder, users = settings.home.resolve(), Path.home().resolve()
+    ours = (folder / "postgres").is_dir() or all((folder / name).is_file() for name in _MARKS)
+    if users.is_relative_to(folder) or not ours:
+        raise UsageError(
+            f"{settings.home} is not a folder that CEMS alone made, so it is not deleted",
+            hint="look at CEMS_HOME; `cems uninstall` without --purge takes everything else away",
+        )
+    if (process := holder(settings.home, "up")) is not None:
+        raise UsageError(f"`cems up` is running (process {process})", hint="end it, then run this again")
 
 
 def _do(steps: Sequence[Step], as_json: bool) -> None:
@@ -160,6 +193,9 @@ def _verify(settings: Settings, parts: frozenset[plan.Part]) -> list[str]:
         problems.append(f"the hook does not answer as it should: {why}")
     if "services" in parts and services.manager() == "systemd":
         problems += _not_running(settings)
+    if "services" in parts and services.manager() == "launchd":
+        labels = map(launchd.label, services.agents(settings, plan.python()))
+        problems += [f"{label} is not loaded" for label in labels if services.agent_state(label) is None]
     return problems
 
 
@@ -226,11 +262,21 @@ def _next(settings: Settings, way: plan.Way, parts: frozenset[plan.Part]) -> lis
 def _purge(settings: Settings) -> None:
     from db import embedded
 
-    if not settings.database_url:
-        embedded.stop(settings.home)
-        if (elsewhere := embedded.outside(settings.home)) is not None:
-            shutil.rmtree(elsewhere)
-    shutil.rmtree(settings.home)
+    # Services were stopped just now, and may take a moment.
+    deadline = time.monotonic() + _END_SECONDS
+    while running := [(name, pid) for name in _USERS if (pid := holder(settings.home, name)) is not None]:
+        if time.monotonic() > deadline:
+            said = ", ".join(f"{name} (process {pid})" for name, pid in running)
+            raise StepFailed(f"still running: {said}", hint="end it, then run this again")
+        time.sleep(0.1)
+    try:
+        if not settings.database_url:
+            embedded.stop(settings.home)
+            if (elsewhere := embedded.outside(settings.home)) is not None:
+                shutil.rmtree(elsewhere)
+        shutil.rmtree(settings.home)
+    except OSError as error:
+        raise StepFailed(f"{error.filename or settings.home}: {error.strerror or error}") from error
 
 
 def _end(result: dict[str, Any], as_json: bool, code: int) -> int:

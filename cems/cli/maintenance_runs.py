@@ -53,11 +53,11 @@ def undo(settings: Settings, wanted: str, dry_run: bool, as_json: bool) -> int:
     Raises:
         UndoRefused: it cannot be; says why.
     """
-    from db import changes, runs
+    from db import runs, undoing
 
     with database(settings, "cems_writer") as db:
         run = runs.resolve_id(db, wanted)
-        memories = changes.undo(db, run, dt.datetime.now(dt.UTC), dry_run=dry_run)
+        memories = undoing.undo(db, run, dt.datetime.now(dt.UTC), dry_run=dry_run)
     if as_json:
         output.document({"run": run, "dry_run": dry_run, "memories": memories})
         return 0

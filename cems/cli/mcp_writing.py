@@ -15,6 +15,7 @@ from cems.errors import UsageError
 from cems.ids import short
 from cems.models import BODY_LIMIT, TITLE_LIMIT
 from cems.redact import Redactor
+from cems.text import visible
 from db import lifecycle, notes
 from db.connect import Database
 from db.memories import HandWritten
@@ -101,8 +102,10 @@ class Writing:
         settings = self._session.settings
         redactor = Redactor(home.redaction_key(settings.home))
         title, body = " ".join(redactor.redact(given.title).split()), redactor.redact(given.body).strip()
-        if not title:
-            raise UsageError("nothing is left of the title after what is private was taken out")
+        if not visible(title):
+            raise UsageError(
+                "nothing is left of the title that can be seen, after what is private was taken out"
+            )
         for name, length, limit in (("title", len(title), TITLE_LIMIT), ("body", len(body), BODY_LIMIT)):
             if length > limit:
                 raise UsageError(f"the {name} has {length:,} characters; {limit:,} is the most")

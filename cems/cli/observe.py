@@ -104,7 +104,7 @@ def run(settings: Settings, stopping: Stopping, as_json: bool) -> int:
             settings,
             stopping.event,
             progress=lambda message: log.info(message),
-            waiting=lambda: service.beat("capture", "the database does not answer; waiting"),
+            waiting=lambda: service.beat_all("the database does not answer; waiting"),
         )
     except DatabaseUnavailable:
         if stopping.event.is_set():

@@ -3,6 +3,7 @@ the present one and brought up to date there; only then do the two change names.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import subprocess
 from pathlib import Path
@@ -11,12 +12,16 @@ import click
 import psycopg
 from psycopg import sql
 
+from cems import home
 from cems import settings as configuration
 from cems.cli import output, tools
 from cems.errors import CemsError, NotFound, UsageError
 from cems.settings import Settings
 from db import access, embedded, migrate
-from db.connect import Access, Connection, connect
+from db.connect import OUTAGES, Access, Connection, connect
+
+_TRIES = 10
+"""To change names while others keep coming."""
 
 
 @click.command()
@@ -54,7 +59,14 @@ def restore(file: Path, dry_run: bool, yes: bool, as_json: bool) -> int:
         with _superuser(settings) as conn:
             conn.execute(sql.SQL("drop database {}").format(sql.Identifier(beside)))
     else:
-        _swap(settings, beside, former)
+        try:
+            _swap(settings, beside, former)
+        except CemsError:
+            with contextlib.suppress(CemsError, *OUTAGES), _superuser(settings) as conn:
+                conn.execute(
+                    sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(beside))
+                )
+            raise
     result = {"file": file, "restored": not dry_run, "former": None if dry_run else former} | found
     if as_json:
         output.document(result)
@@ -105,30 +117,40 @@ def _read(settings: Settings, file: Path, beside: str) -> dict[str, int]:
 
 
 def _swap(settings: Settings, beside: str, former: str) -> None:
-    """The two databases change names. Connections to the present one are ended; whoever held them comes back."""
+    """The two databases change names, both or neither. Connections to the present one are ended; whoever held them comes back,
+    and whoever would make a database where there is none waits."""
+    with home.waiting(settings.home, "migrate"), _superuser(settings) as conn:
+        for left in reversed(range(_TRIES)):
+            try:
+                _rename(conn, beside, former)
+                return
+            except psycopg.errors.ObjectInUse as error:  # somebody connected in between
+                if not left:
+                    raise _not_swapped(error, former) from error
+            except psycopg.Error as error:
+                raise _not_swapped(error, former) from error
+
+
+def _rename(conn: Connection, beside: str, former: str) -> None:
     name = access.DATABASE
-    with _superuser(settings) as conn:
-        present = conn.execute("select 1 from pg_database where datname = %s", (name,)).fetchone()
-        if present:
-            conn.execute(sql.SQL("alter database {} allow_connections false").format(sql.Identifier(name)))
-        try:
-            if present:
-                _rename(conn, name, former)
-            _rename(conn, beside, name)
-        except psycopg.Error as error:
-            raise CemsError(f"the databases could not change names: {error}") from error
-        finally:
-            for each in (name, former):
-                if conn.execute("select 1 from pg_database where datname = %s", (each,)).fetchone():
-                    conn.execute(
-                        sql.SQL("alter database {} allow_connections true").format(sql.Identifier(each))
-                    )
+    with conn.transaction():
+        if conn.execute("select 1 from pg_database where datname = %s", (name,)).fetchone():
+            _rename_one(conn, name, former)
+        _rename_one(conn, beside, name)
 
 
-def _rename(conn: Connection, before: str, after: str) -> None:
-    conn.execute("select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = %s", (before,))
+def _rename_one(conn: Connection, before: str, after: str) -> None:
+    # Not waited for: the renaming waits itself, and holds off who would connect meanwhile.
+    conn.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", (before,))
     conn.execute(
         sql.SQL("alter database {} rename to {}").format(sql.Identifier(before), sql.Identifier(after))
+    )
+
+
+def _not_swapped(error: psycopg.Error, former: str) -> CemsError:
+    return CemsError(
+        f"the databases could not change names: {str(error).strip().splitlines()[0]}",
+        hint=f"nothing is lost: what was there is still `{access.DATABASE}`, or `{former}` where `cems db psql -l` lists that",
     )
 
 

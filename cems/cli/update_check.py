@@ -3,6 +3,7 @@ only when it is called."""
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import urllib.error
@@ -56,7 +57,7 @@ def _newest(index: str) -> str:
         raise CemsError(
             f"the package index says {error.code}", hint="a version from a checkout is not there"
         ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
         raise CemsError(
             f"the package index did not answer: {error}", hint="check the network or the proxy"
         ) from error

@@ -2,18 +2,16 @@
 -- are left out. COLUMNS stands for the stored columns of memory, see db/changes.py.
 
 -- name: fence
--- Only the run that holds the lease writes; writing renews it.
+-- Only a run that holds the lease and has not ended writes; writing renews it. Whoever has slept through its own end may find
+-- the lease free again, so the run's row counts too, and it cannot end before this transaction does.
 update lease set expires_at = greatest(expires_at, %(expires)s)
-where owner_id = %(owner)s and name = %(lease)s and holder = %(run)s;
+where owner_id = %(owner)s and name = %(lease)s and holder = %(run)s and exists (
+    select from job_run r where r.owner_id = %(owner)s and r.id = %(run)s and r.outcome = 'running' for share);
 
 -- name: lock
 -- Rows that someone else writes at this instant are skipped: a job never waits for the observer while it holds a row.
 select m.id, to_jsonb(m) - '{search,short_id}'::text[] as row from memory m
 where m.owner_id = %(owner)s and m.id = any(%(ids)s) order by m.id for no key update skip locked;
-
--- name: lock_waiting
-select m.id, to_jsonb(m) - '{search,short_id}'::text[] as row from memory m
-where m.owner_id = %(owner)s and m.id = any(%(ids)s) order by m.id for no key update;
 
 -- name: update_memory
 update memory m set (COLUMNS) = (select COLUMNS from jsonb_populate_record(m, %(values)s::jsonb))
@@ -24,9 +22,6 @@ returning to_jsonb(m) - '{search,short_id}'::text[] as row;
 insert into memory (owner_id, id, COLUMNS)
 select owner_id, id, COLUMNS from jsonb_populate_record(null::memory, %(values)s::jsonb)
 returning to_jsonb(memory) - '{search,short_id}'::text[] as row;
-
--- name: delete_memory
-delete from memory where owner_id = %(owner)s and id = %(id)s;
 
 -- name: copy_sources
 -- What a merged memory stands on, the one it is merged into stands on too.
@@ -44,21 +39,15 @@ select id from memory_source where owner_id = %(owner)s and memory_id = %(id)s o
 insert into memory_source select * from jsonb_populate_record(null::memory_source, %(values)s::jsonb)
 on conflict do nothing returning to_jsonb(memory_source) as row;
 
--- name: delete_source
-delete from memory_source where owner_id = %(owner)s and id = %(id)s;
-
 -- name: origin_of
 select origin from memory where owner_id = %(owner)s and id = %(id)s;
 
 -- name: take_vectors
 delete from embedding e where e.owner_id = %(owner)s and e.memory_id = any(%(ids)s) returning to_jsonb(e) as row;
 
--- name: put_vector
-insert into embedding select * from jsonb_populate_record(null::embedding, %(values)s::jsonb) on conflict do nothing;
-
 -- name: next_number
-select coalesce(max(number), 0)::integer as number, coalesce(max(step), 0)::integer as step from job_change
-where owner_id = %(owner)s and run_id = %(run)s;
+-- Of the last row a run wrote; none where it wrote none.
+select number, step from job_change where owner_id = %(owner)s and run_id = %(run)s order by number desc limit 1;
 
 -- name: record
 insert into job_change (owner_id, run_id, number, step, what, why, table_name, memory_id, into_id, before, after)
@@ -67,19 +56,6 @@ values (%(owner)s, %(run)s, %(number)s, %(step)s, %(what)s, %(why)s, %(table)s, 
 -- name: of_run
 select number, step, what, why, table_name, memory_id, into_id, before, after from job_change
 where owner_id = %(owner)s and run_id = %(run)s order by number;
-
--- name: referring
--- Memories outside a run that stand on, or were replaced by, one that it made.
-select m.id from memory m where m.owner_id = %(owner)s and m.superseded_by = %(id)s
-union
-select s.memory_id from memory_source s where s.owner_id = %(owner)s and s.source_memory_id = %(id)s limit 1;
-
--- name: begin_undo
-update job_run set undone_at = %(now)s
-where owner_id = %(owner)s and id = %(run)s and outcome <> 'running' and undone_at is null returning job;
-
--- name: run_state
-select outcome, undone_at from job_run where owner_id = %(owner)s and id = %(run)s;
 
 -- name: undone_pairs
 -- Who was merged into whom by runs that were undone: a person said no.

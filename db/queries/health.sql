@@ -4,8 +4,11 @@
 select current_setting('server_version') as version, clock_timestamp() as at, current_user as who,
        (select extversion from pg_extension where extname = 'vector') as pgvector;
 
+-- name: identity
+select oid::bigint as id from pg_database where datname = current_database();
+
 -- name: newest_times
-select (select max(landed_at) from (select landed_at from line where owner_id = %(owner)s order by uuid desc limit 1000) l) as landed,
+select (select max(last_landed_at) from transcript where owner_id = %(owner)s) as landed,
        (select max(recorded_at) from (select recorded_at from memory where owner_id = %(owner)s order by id desc limit 100) m) as recorded;
 
 -- name: tables

@@ -17,6 +17,7 @@ from embedding where owner_id = %(owner)s group by model_id order by model_id;
 -- name: live_missing
 select count(*)::integer as missing from memory m
 where m.owner_id = %(owner)s and m.forgotten_at is null and m.superseded_by is null and m.archived_at is null
+  and m.id <> all(%(besides)s::uuid[])
   and not exists (select from embedding e where e.owner_id = m.owner_id and e.memory_id = m.id and e.model_id = %(model)s);
 
 -- name: drop_vectors
@@ -24,6 +25,22 @@ where m.owner_id = %(owner)s and m.forgotten_at is null and m.superseded_by is n
 delete from embedding where owner_id = %(owner)s and (owner_id, memory_id, model_id) in (
     select owner_id, memory_id, model_id from embedding
     where owner_id = %(owner)s and model_id = %(model)s limit %(limit)s);
+
+-- name: drop_some
+delete from embedding where owner_id = %(owner)s and model_id = %(model)s and memory_id = any(%(ids)s::uuid[]);
+
+-- name: sample
+-- Stored vectors and what they should be of: the newest, and as many by chance; another seed takes others.
+(select m.id, m.title, m.body, m.around, e.vector from embedding e
+ join memory m on m.owner_id = e.owner_id and m.id = e.memory_id
+ where e.owner_id = %(owner)s and e.model_id = %(model)s and m.forgotten_at is null
+ order by m.id desc limit %(limit)s)
+union
+(select m.id, m.title, m.body, m.around, e.vector from embedding e
+ join memory m on m.owner_id = e.owner_id and m.id = e.memory_id
+ where e.owner_id = %(owner)s and e.model_id = %(model)s and m.forgotten_at is null
+ order by md5(m.id::text || %(seed)s::text), m.id limit %(limit)s)
+order by id desc;
 
 -- name: drop_forgotten
 -- One that was stored while its memory was being forgotten.

@@ -83,7 +83,8 @@ where m.owner_id = %(owner)s and m.forgotten_at is null and m.superseded_by is n
                     and c.what in ('summarized', 'archived'))
 order by m.occurred_at, m.id limit %(limit)s;
 
--- name: forgotten
--- Contents that a person forgot; what was forgotten where it held everywhere is forgotten in every project.
-select 1 from tombstone where owner_id = %(owner)s and content_hash = %(content_hash)s
-  and (project_id is null or project_id is not distinct from %(project)s);
+-- name: forgotten_rules
+-- What a person forgot in any project, as far as it may be a preference.
+select t.content_hash, m.title from tombstone t
+left join memory m on m.owner_id = t.owner_id and m.id = t.memory_id and m.kind = 'preference'
+where t.owner_id = %(owner)s;

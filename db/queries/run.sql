@@ -15,6 +15,9 @@ where %(due_at)s::timestamptz is null or not exists (
     and due_at between %(due_at)s and %(now)s
     and (outcome = 'done' or outcome = 'stopped' and report->>'ended_by' is distinct from 'asked'));
 
+-- name: is_running
+select 1 from job_run where owner_id = %(owner)s and id = %(id)s and outcome = 'running';
+
 -- name: finish
 update job_run set outcome = %(outcome)s, finished_at = %(now)s, report = %(report)s, error = %(error)s
 where owner_id = %(owner)s and id = %(id)s and outcome = 'running';

@@ -5,9 +5,10 @@ that says what to do, without any detail that was not written for people."""
 from __future__ import annotations
 
 import io
+import json
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import anyio
@@ -27,6 +28,31 @@ CALLS = 8
 """At a time; more wait."""
 Run = Callable[[Any], str]
 _log = logging.getLogger("cems.mcp")
+
+
+class _Lines:
+    """Lines as the protocol's reader takes them: it drops without an answer what it cannot take, and the agent would wait."""
+
+    def __init__(self, lines: anyio.AsyncFile[str]) -> None:
+        self._lines = lines
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        async for line in self._lines:
+            yield mended(line)
+
+
+def mended(line: str) -> str:
+    """A request that gets an answer: half characters, which JSON can name and UTF-8 cannot hold, are replaced, and parameters
+    of a wrong shape are left out, so that what is missing is said. What is no JSON stays as it is."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+    if not isinstance(found, dict) or "id" not in found:
+        return line
+    if not isinstance(found.get("params", {}), dict):
+        del found["params"]
+    return json.dumps(found, ensure_ascii=False).encode("utf-8", "replace").decode() + "\n"
 
 
 class Serving:
@@ -60,7 +86,7 @@ class Serving:
 
     async def serve(self, incoming: BinaryIO, outgoing: BinaryIO) -> None:
         """Answer until the incoming stream ends."""
-        lines = anyio.wrap_file(io.TextIOWrapper(incoming, encoding="utf-8", errors="replace"))
+        lines: Any = _Lines(anyio.wrap_file(io.TextIOWrapper(incoming, encoding="utf-8", errors="replace")))
         answers = anyio.wrap_file(
             io.TextIOWrapper(outgoing, encoding="utf-8", errors="replace", newline="\n")
         )

@@ -7,17 +7,19 @@ import threading
 import uuid
 from typing import Any
 
+import psycopg
 import pytest
 from pgvector import Vector
 
-from cems.errors import AlreadyRunning, LostRace
-from cems.ids import uuid7
+from cems.errors import AlreadyRunning, LostRace, NotFound
+from cems.ids import short, uuid7
 from cems.models import Observation
-from db import changes, lifecycle, memories, runs
-from db.changes import Change, UndoRefused
+from db import changes, lifecycle, memories, old_vectors, runs, undoing
+from db.changes import Change
 from db.connect import Database, Row
 from db.memories import HandWritten
 from db.runs import Run
+from db.undoing import UndoRefused
 
 NOW = dt.datetime(2026, 11, 30, 3, 0, tzinfo=dt.UTC)
 LATER = NOW + dt.timedelta(minutes=1)
@@ -71,19 +73,20 @@ def merge(into: uuid.UUID, other: uuid.UUID, **values: Any) -> Change:
     )
 
 
-def made(over: uuid.UUID) -> Change:
+def made(*over: uuid.UUID) -> Change:
     reflection = uuid7()
     return Change(
         what="condensed",
         why="three of a kind",
-        seen={over: NOW},
-        updates={over: {"superseded_by": reflection, "superseded_how": "condensed"}},
+        seen=dict.fromkeys(over, NOW),
+        updates={m: {"superseded_by": reflection, "superseded_how": "condensed"} for m in over},
         made={
             "id": reflection, "layer": "reflection", "kind": "decision", "title": "A rule", "body": "Of all.",
             "confidence": 0.8, "origin": "user", "author": "rules", "content_hash": b"\x01" * 16, "occurred_at": NOW,
         },
         into=reflection,
-        links=[over],
+        counts=over,
+        links=over,
     )  # fmt: skip
 
 
@@ -100,13 +103,13 @@ def test_a_merge_is_written_recorded_and_undone_to_the_same_bytes(db: Database) 
     assert len(after["embedding"]) == len(before["embedding"]) - 1, "new words need a new vector"
     assert {row["what"] for row in changes.of_run(db, run.id)} == {"merged", "condensed"}
     assert [row["changes"] for row in runs.history(db)] == [2]
-    assert changes.undo(db, run.id, LATER, dry_run=True) == 4
+    assert undoing.undo(db, run.id, LATER, dry_run=True) == 4
     assert everything(db) == after
-    assert changes.undo(db, run.id, LATER) == 4
+    assert undoing.undo(db, run.id, LATER) == 4
     assert everything(db) == before
     assert changes.undone_pairs(db, [one]) == {frozenset((one, two))}
     with pytest.raises(UndoRefused, match="undone before"):
-        changes.undo(db, run.id, LATER)
+        undoing.undo(db, run.id, LATER)
 
 
 def test_counts_that_went_on_are_kept_when_undone(db: Database) -> None:
@@ -116,7 +119,7 @@ def test_counts_that_went_on_are_kept_when_undone(db: Database) -> None:
     runs.finish(db, run, "done", {}, LATER)
     with db.transaction() as conn:
         conn.execute("update memory set seen_count = 5, shown_count = 3 where id = %s", (one,))
-    changes.undo(db, run.id, LATER)
+    undoing.undo(db, run.id, LATER)
     with db.transaction() as conn:
         row = conn.execute(
             "select seen_count, shown_count, body from memory where id = %s", (one,)
@@ -140,7 +143,7 @@ def test_undo_is_refused_where_a_result_was_changed(db: Database, then: str, wor
         conn.execute(then.encode(), {"one": one, "two": two})
     before = everything(db)
     with pytest.raises(UndoRefused, match=word):
-        changes.undo(db, run.id, LATER)
+        undoing.undo(db, run.id, LATER)
     assert everything(db) == before
 
 
@@ -161,10 +164,10 @@ def test_undo_is_refused_after_forgetting_erasing_and_building_upon(db: Database
         conn.execute("update memory set superseded_by = %s where id = %s", (row["id"], one))
     runs.finish(db, second, "done", {}, LATER)
     with pytest.raises(UndoRefused, match="stands on"):
-        changes.undo(db, first.id, LATER)
+        undoing.undo(db, first.id, LATER)
     lifecycle.forget(db, upon.made["id"], LATER)
     with pytest.raises(UndoRefused, match="forgotten"):
-        changes.undo(db, second.id, LATER)
+        undoing.undo(db, second.id, LATER)
 
 
 def test_a_change_on_a_memory_that_changed_meanwhile_is_not_written(db: Database) -> None:
@@ -208,12 +211,14 @@ def test_one_run_of_a_job_at_a_time_and_a_dead_one_is_told(db: Database) -> None
         changes.apply(db, run, merge(one, two), late)
     assert [r["outcome"] for r in runs.history(db)] == ["running", "killed"]
     with pytest.raises(UndoRefused, match="not ended"):
-        changes.undo(db, second.id, late)
+        undoing.undo(db, second.id, late)
 
 
-def observed(db: Database, title: str, at: dt.datetime) -> memories.Stored:
+def observed(
+    db: Database, title: str, at: dt.datetime, files: tuple[str, ...] = ("new.py",)
+) -> memories.Stored:
     """The same content observed in a session."""
-    seen = Observation("decision", title, f"Body of {title}.", (), ("new.py",), 0.7, (), at, uuid.UUID(int=0))
+    seen = Observation("decision", title, f"Body of {title}.", (), files, 0.7, (), at, uuid.UUID(int=0))
     with db.transaction() as conn:
         stored = memories.Stored()
         memories._store_one(conn, db.owner_id, seen, None, "rules", None, at, stored)
@@ -248,3 +253,167 @@ def test_what_was_replaced_may_become_true_again(db: Database) -> None:
             "update memory set superseded_by = %s, superseded_how = 'replaced' where id = %s", (two, one)
         )
     assert observed(db, "one", NOW).new == {"decision": 1}
+
+
+def said_again(db: Database, of: uuid.UUID, title: str) -> uuid.UUID:
+    """A source of a session for the memory that stands for this content; it is counted there."""
+    assert observed(db, title, NOW, files=()).ids == [of]
+    source = uuid7()
+    with db.transaction() as conn:
+        conn.execute(
+            "insert into memory_source (owner_id, id, memory_id, quote, origin, recorded_at)"
+            " values (%s, %s, %s, 'again', 'user', %s)",
+            (db.owner_id, source, of, LATER),
+        )
+    return source
+
+
+def test_what_was_said_again_of_what_a_run_condensed_goes_back_to_it_and_uses_are_let_go(
+    db: Database,
+) -> None:
+    (one,) = add(db, "one")
+    run, change = begin(db), made(one)
+    assert changes.apply(db, run, change, LATER) and change.into
+    runs.finish(db, run, "done", {}, LATER)
+    source = said_again(db, change.into, "one")
+    with db.transaction() as conn:
+        conn.execute(
+            "insert into memory_use (owner_id, memory_id, record_uuid, how, session_id, at, recorded_at)"
+            " values (%s, %s, %s, 'shown', %s, %s, %s)",
+            (db.owner_id, change.into, uuid7(), uuid7(), LATER, LATER),
+        )
+        conn.execute(
+            "update memory set shown_count = 1, last_shown_at = %s where id = %s", (LATER, change.into)
+        )
+    undoing.undo(db, run.id, LATER)
+    with db.transaction() as conn:
+        left = conn.execute("select id, seen_count, superseded_by from memory").fetchall()
+        sources = conn.execute("select memory_id, id = %s as again from memory_source", (source,)).fetchall()
+    assert left == [{"id": one, "seen_count": 2, "superseded_by": None}]
+    assert sorted((s["memory_id"], s["again"]) for s in sources) == [(one, False), (one, True)]
+
+
+@pytest.mark.parametrize("with_source", [True, False])
+def test_undo_is_refused_where_nobody_can_tell_which_of_several_was_said_again(
+    db: Database, with_source: bool
+) -> None:
+    one, two = add(db, "one", "two")
+    run, change = begin(db), made(one, two)
+    assert changes.apply(db, run, change, LATER) and change.into
+    runs.finish(db, run, "done", {}, LATER)
+    if with_source:
+        said_again(db, change.into, "two")
+    else:
+        observed(db, "two", NOW, files=())
+    before = everything(db)
+    with pytest.raises(UndoRefused, match=f"{short(change.into)}.* was said again"):
+        undoing.undo(db, run.id, LATER)
+    assert everything(db) == before
+
+
+def test_undo_is_refused_where_what_was_replaced_was_observed_as_a_new_memory(db: Database) -> None:
+    old, new = add(db, "old", "new")
+    run = begin(db)
+    replaced = Change(
+        what="replaced",
+        why="it is so no longer",
+        seen={old: NOW, new: NOW},
+        updates={old: {"superseded_by": new, "superseded_how": "replaced"}},
+        into=new,
+    )
+    assert changes.apply(db, run, replaced, LATER)
+    runs.finish(db, run, "done", {}, LATER)
+    (again,) = observed(db, "old", LATER).ids
+    before = everything(db)
+    with pytest.raises(UndoRefused, match=f"{short(again)} says the same and is there"):
+        undoing.undo(db, run.id, LATER)
+    assert everything(db) == before
+
+
+def test_a_made_memory_has_the_counts_of_the_moment_it_is_written(db: Database) -> None:
+    one, two = add(db, "one", "two")
+    run, change = begin(db), made(one, two)
+    with db.transaction() as conn:  # a session counts on, which changes nothing else
+        conn.execute("update memory set shown_count = 2, last_shown_at = %s where id = %s", (LATER, one))
+        conn.execute("update memory set used_count = 1, last_used_at = %s where id = %s", (LATER, two))
+    assert changes.apply(db, run, change, LATER)
+    with db.transaction() as conn:
+        row = conn.execute(
+            "select seen_count, shown_count, used_count, last_shown_at, last_used_at from memory where id = %s",
+            (change.into,),
+        ).fetchone()
+    assert row is not None and tuple(row.values()) == (2, 2, 1, LATER, LATER)
+
+
+def test_a_run_that_wakes_after_another_one_took_over_and_ended_writes_nothing(db: Database) -> None:
+    run, late = begin(db), NOW + dt.timedelta(minutes=3)
+    second = begin(db, late)
+    runs.finish(db, second, "done", {}, late)
+    with pytest.raises(LostRace):
+        runs.renew(db, run, late)
+    begin(db, late)  # its lease did not stay with the one that woke
+
+
+def test_a_lease_that_was_taken_again_is_not_enough_to_write(db: Database) -> None:
+    one, two = add(db, "one", "two")
+    for end in ("killed", "stopped"):
+        run = begin(db)
+        with db.transaction() as conn:
+            conn.execute("update job_run set outcome = %s where id = %s", (end, run.id))
+        with pytest.raises(LostRace):
+            changes.apply(db, run, merge(one, two), LATER)
+        with pytest.raises(LostRace):
+            old_vectors.drop(db, run, "m", 10, LATER)
+        with pytest.raises(LostRace):
+            runs.renew(db, run, LATER)
+        assert changes.of_run(db, run.id) == []
+
+
+def test_a_run_that_could_not_be_written_down_does_not_hold_the_job(db: Database) -> None:
+    with pytest.raises(psycopg.errors.ForeignKeyViolation):
+        runs.begin(db, "consolidation", asked_by="hand", described="here", now=NOW, project=uuid7())
+    assert begin(db)
+
+
+def test_a_run_whose_process_died_can_be_undone_once_its_lease_is_over(db: Database) -> None:
+    one, two = add(db, "one", "two")
+    before = everything(db)
+    run = begin(db)
+    assert changes.apply(db, run, merge(one, two), LATER)
+    with pytest.raises(UndoRefused, match="not ended"):
+        undoing.undo(db, run.id, LATER)
+    late = LATER + dt.timedelta(minutes=3)
+    assert undoing.undo(db, run.id, late) == 2
+    assert everything(db) == before
+    (row,) = runs.history(db)
+    assert (row["outcome"], row["finished_at"], row["undone_at"]) == ("killed", late, late)
+    with pytest.raises(LostRace):
+        changes.apply(db, run, merge(one, two), late)
+
+
+def test_a_run_s_id_and_a_memory_s_are_found_by_a_part_of_them(db: Database) -> None:
+    (one,) = add(db, "one")
+    run = begin(db)
+    assert runs.resolve_id(db, short(run.id)) == run.id and memories.resolve_id(db, short(one)) == one
+    for resolve, noun in ((runs.resolve_id, "run"), (memories.resolve_id, "memory")):
+        with pytest.raises(NotFound, match=f"no {noun} has"):
+            resolve(db, "00000000")
+        with pytest.raises(NotFound, match=f"is not the id of a {noun}"):
+            resolve(db, "no")
+
+
+def test_an_ordinary_day_does_not_keep_a_run_from_being_undone(db: Database) -> None:
+    one, two = add(db, "one", "two")
+    run = begin(db)
+    assert changes.apply(db, run, merge(one, two), LATER)
+    runs.finish(db, run, "done", {}, LATER)
+    assert observed(db, "one", NOW - dt.timedelta(days=2)).seen_again == 1
+    with db.transaction() as conn:
+        conn.execute("update memory set confidence = 0.95, origin = 'user' where id = %s", (one,))
+    undoing.undo(db, run.id, LATER)
+    with db.transaction() as conn:
+        row = conn.execute(
+            "select body, files, confidence, superseded_by from memory where id = %s", (one,)
+        ).fetchone()
+    assert row is not None
+    assert (row["body"], row["files"], row["superseded_by"]) == ("Body of one.", ["new.py"], None)

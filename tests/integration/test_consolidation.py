@@ -11,7 +11,7 @@ import pytest
 
 from cems.failpoint import armed
 from cems.settings import Settings
-from db import changes, lifecycle, runs
+from db import lifecycle, runs, undoing
 from db.connect import Connection, Database
 from tests.conftest import FakeClock
 from tests.consolidating import (
@@ -170,7 +170,7 @@ def test_pairs_that_a_person_parted_stay_apart(db: Database, settings: Settings,
     say(db, Said("Use Postgres for storage", "A."), Said("Use Postgres for storage.", "B."))
     before = everything(db)
     consolidate(db, settings, clock)
-    changes.undo(db, runs.history(db)[0]["id"], clock.now())
+    undoing.undo(db, runs.history(db)[0]["id"], clock.now())
     assert everything(db) == before
     clock.advance(60)
     job = consolidate(db, settings, clock)

@@ -75,13 +75,40 @@ def test_case_M59_a_later_fact_ends_the_one_it_replaces_and_no_other(
     assert row_of(db, new)["body"] == "Moved."
 
 
-def test_a_later_memory_is_never_replaced_by_an_earlier_one(
+def test_an_earlier_memory_neither_replaces_a_later_one_nor_ends_by_a_verdict_for_it(
     db: Database, settings: Settings, clock: FakeClock
 ) -> None:
-    old, new = say(db, Said("Dev runs on port 5432"), Said("Dev runs on port 5433", day=3))
-    consolidate(db, settings, clock, ScriptedGenerator(default=always("first_supersedes")))
-    assert old not in {row["id"] for row in live(db)}
-    assert new in {row["id"] for row in live(db)}
+    say(db, Said("Dev runs on port 5432"), Said("Dev runs on port 5433", day=3))
+
+    def for_the_earlier(request: GenerateRequest) -> dict[str, Any]:
+        first, second = (request.prompt.index(port) for port in ("5432", "5433"))
+        return always("first_supersedes" if first < second else "second_supersedes")(request)
+
+    job = consolidate(db, settings, clock, ScriptedGenerator(default=for_the_earlier))
+    assert len(live(db)) == 2
+    assert job.report.notes == ["kept apart: not the later one 1"]
+
+
+def test_a_contradiction_replaces_nothing_where_it_is_not_clear_what_differs(
+    db: Database, settings: Settings, clock: FakeClock
+) -> None:
+    say(
+        db,
+        Said("The mobile app still calls the v1 endpoints"),
+        Said("v1 endpoints are still in use by the mobile app", day=1),
+    )
+    job = consolidate(db, settings, clock, ScriptedGenerator(default=always("contradiction")))
+    assert len(live(db)) == 2
+    assert job.report.notes == ["kept apart: contradict each other 1"]
+
+
+def test_a_less_trusted_memory_only_contradicts(db: Database, settings: Settings, clock: FakeClock) -> None:
+    say(db, Said("Dev runs on port 5432"), Said("Dev runs on port 5433", day=3))
+    with db.transaction() as conn:
+        conn.execute("update memory set origin = case when title like '%%5433' then 'tool' else 'user' end")
+    job = consolidate(db, settings, clock, ScriptedGenerator(default=always("contradiction")))
+    assert len(live(db)) == 2
+    assert job.report.notes == ["kept apart: contradict each other 1"]
 
 
 def test_who_said_it_last_counts_not_who_said_it_first(
@@ -180,7 +207,10 @@ def test_many_wordings_at_once_become_one_memory_run_by_run(
         "culpa",
         "anim",
     ]
-    say(db, *(Said(f"We {w} store {w} everything {w} in Postgres", day=i) for i, w in enumerate(words)))
+    say(
+        db,
+        *(Said(f"We {w} store {w[::-1]} everything in Postgres", day=i) for i, w in enumerate(words)),
+    )
     model = ScriptedGenerator(default=always("same"))
     counts = []
     for _ in range(8):

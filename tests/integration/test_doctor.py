@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from cems.cli.doctor import _guarded, doctor
+from cems.cli.doctoring import canary
+from cems.cli.doctoring.finding import Finding, Patient, bad
+from cems.home import exclusive
 from cems.settings import Settings, load
 from db import access
 from db.connect import Connection
@@ -89,6 +95,62 @@ def test_the_trial_session_goes_the_whole_way_and_leaves_nothing(program: Progra
     (canary,) = [one for one in found if one["part"] == "canary"]
     assert canary["level"] == "ok", canary
     assert counts() == before
+
+
+def test_what_a_killed_doctor_left_is_deleted_by_the_next(
+    program: Program, home: Path, sql: Connection, tmp_path: Path
+) -> None:
+    owner = canary._environment(load(program.environment), tmp_path)["CEMS_OWNER"]
+    program.having({"CEMS_OWNER": owner})("memory", "add", "Left behind.")
+    with exclusive(home, "doctor"):
+        found = program.json("doctor", code=None)["findings"]
+    (one,) = [one for one in found if one["part"] == "canary"]
+    assert one["level"] == "warning" and "another doctor" in one["says"]
+    assert sql.execute("select 1 from cems.memory").fetchone()
+    sql.execute("revoke delete on cems.project from cems_owner")
+    found = program.json("doctor", code=None)["findings"]
+    (one,) = [one for one in found if one["part"] == "canary"]
+    assert one["level"] == "warning" and "could not be deleted" in one["says"]
+    sql.execute("grant delete on cems.project to cems_owner")
+    program("doctor", code=None)
+    assert not sql.execute("select 1 from cems.memory").fetchone()
+
+
+def test_the_trial_session_uses_the_readers_own_login(environment: dict[str, str], tmp_path: Path) -> None:
+    url = "postgresql://reader@db/cems"
+    settings = load(environment | {"CEMS_READER_DATABASE_URL": url})
+    assert canary._environment(settings, tmp_path)["CEMS_READER_DATABASE_URL"] == url
+
+
+@pytest.mark.parametrize("hooks", ["[]", "null", "5", '{"SessionStart": [5, {"hooks": null}, {"hooks": 3}]}'])
+def test_hooks_of_any_shape_are_looked_at(program: Program, config_dir: Path, hooks: str) -> None:
+    (config_dir / "skills/cems/hooks/hooks.json").write_text(f'{{"hooks": {hooks}}}')
+    assert "has 0 of our hooks" in text(findings(program), "hooks")
+
+
+def test_a_remedy_that_fails_keeps_no_other_from_its_work(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
+) -> None:
+    mended: list[int] = []
+
+    def fail() -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    wrong = [bad("one", "one is wrong", "x", fail), bad("two", "two is wrong", "x", lambda: mended.append(2))]
+    monkeypatch.setattr("cems.cli.doctor._look", lambda quick: iter(wrong))
+    done = CliRunner().invoke(doctor, ["--fix", "--json"])
+    found = json.loads(done.stdout)
+    assert mended == [2] and found["mended"] == ["two is wrong"]
+    assert found["not_mended"] == ["one is wrong: [Errno 1] Operation not permitted"]
+
+
+def test_an_error_without_words_is_still_a_finding(settings: Settings) -> None:
+    def check_it(_: Patient) -> Iterator[Finding]:
+        raise ValueError
+        yield
+
+    (found,) = _guarded(check_it, Patient(settings, dt.datetime.now(dt.UTC), "python"))
+    assert (found.part, found.level) == ("it", "bad") and "ValueError" in found.says
 
 
 def test_an_owners_rows_go_and_no_one_elses(

@@ -581,7 +581,7 @@ def test_a_folder_that_holds_something_else_is_left_alone(home: Path) -> None:
 
 def test_data_that_has_gone_is_not_replaced_by_an_empty_database(home: Path) -> None:
     (home / "postgres").mkdir()
-    (home / "postgres" / "data").symlink_to("/nowhere/data")
+    (home / "postgres" / "data").symlink_to(home / "elsewhere" / "data")
     with pytest.raises(EmbeddedPostgresError, match="which is gone"):
         embedded.start(home)
 

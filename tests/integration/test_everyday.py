@@ -55,10 +55,14 @@ class Index(BaseHTTPRequestHandler):
 
     answer: bytes = b""
     asked: int = 0
+    promised: int | None = None
+    """The length that is announced, where it is."""
 
     def do_GET(self) -> None:
         type(self).asked += 1
         self.send_response(200 if self.answer else 404)
+        if self.promised is not None:
+            self.send_header("Content-Length", str(self.promised))
         self.end_headers()
         self.wfile.write(self.answer)
 
@@ -70,7 +74,7 @@ class Index(BaseHTTPRequestHandler):
 def index() -> Iterator[str]:
     server = HTTPServer(("127.0.0.1", 0), Index)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    Index.asked = 0
+    Index.asked, Index.promised = 0, None
     yield f"http://127.0.0.1:{server.server_port}/"
     server.shutdown()
     server.server_close()
@@ -96,6 +100,13 @@ def test_a_newer_version_is_told(program: Program, index: str, answer: object, c
 
 def test_no_index_is_a_clear_error(program: Program) -> None:
     assert "did not answer" in program("update-check", "--index", "http://127.0.0.1:9/", code=1).err
+    assert "did not answer" in program("update-check", "--index", "http://x:port/", code=1).err
     assert "no address" in program("update-check", "--index", "file:///etc/passwd", code=1).err.replace(
         "not an", "no"
     )
+
+
+def test_an_answer_that_is_cut_off_is_a_clear_error(program: Program, index: str) -> None:
+    Index.answer, Index.promised = b'{"info"', 1000
+    done = program("update-check", "--index", index, code=1)
+    assert "did not answer" in done.err and "Traceback" not in done.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import plistlib
 import stat
 import subprocess
 from pathlib import Path
@@ -11,7 +12,16 @@ from typing import Any
 
 import pytest
 
+from cems.cli.doctoring.finding import Finding, Patient
+from cems.cli.doctoring.system import check_agents
+from cems.cli.installing import services
+from cems.cli.installing.hooks import refresh
+from cems.cli.installing.steps import Step
+from cems.errors import CemsError
+from cems.settings import Settings, load
+from tests.conftest import FakeClock
 from tests.program import Program
+from tests.waiting import wait_until
 
 FOREIGN = {"type": "command", "command": "/other/tool"}
 SETTINGS: dict[str, Any] = {
@@ -220,6 +230,38 @@ def test_purge_deletes_the_home(program: Program, home: Path) -> None:
     assert not home.exists()
 
 
+def test_purge_deletes_no_folder_that_holds_anything_else(program: Program, tmp_path: Path) -> None:
+    others = tmp_path / "others"
+    others.mkdir()
+    (others / "thesis.tex").write_text("years of work")
+    marks = {"machine-id": "x", "redaction-key": "x"}
+    for home, user in (
+        (others, "/nowhere"),
+        (others, str(others)),
+        (others, str(others / "user")),
+        ("/", "/"),
+    ):
+        having = program.having({"CEMS_HOME": str(home), "HOME": user})
+        done = having("uninstall", "--purge", "--yes", "--yes", code=2)
+        assert "not deleted" in done.err and (others / "thesis.tex").exists()
+        for name, text in marks.items():
+            (others / name).write_text(text)
+
+
+def test_purge_deletes_nothing_under_a_process_that_runs(program: Program, home: Path) -> None:
+    program("install", "--yes", "--only", "hooks")
+    with program.running("observe") as observer:
+        wait_until(lambda: "looked at once" in observer.err)
+        done = program("uninstall", "--purge", "--yes", "--yes", code=1)
+        assert f"observer (process {observer.process.pid})" in done.err and "Traceback" not in done.err
+        assert (home / "machine-id").exists() and observer.process.poll() is None
+    looked = program.json("uninstall", "--purge", "--dry-run")
+    assert "memories stay in the other server" in looked["steps"][-1]["step"]
+    program("uninstall", "--purge", "--yes", "--yes")
+    assert not home.exists()
+    assert program.json("uninstall", "--purge", "--yes", "--yes")["steps"] == []
+
+
 def test_no_home_variable(program: Program, config_dir: Path) -> None:
     without = {k: v for k, v in program.environment.items() if k != "HOME"}
     assert Program(without, program.folder).json("install", "--yes")["problems"] == []
@@ -320,3 +362,130 @@ def test_a_service_manager_that_refuses_is_an_error_with_its_words(systemd: Prog
     )
     done = systemd("install", "--yes", "--only", "services", code=1)
     assert "Unit is masked." in done.err and "Traceback" not in done.err
+
+
+LAUNCHCTL = """#!/bin/sh
+echo "$*" >> "$CALLS"
+mkdir -p "$CALLS.loaded"
+label=$(basename "$3" .plist); [ "$1" = bootstrap ] || label=${2##*/}
+case "$1" in
+print) [ -f "$CALLS.loaded/$label" ] || exit 113
+    printf 'x = {\\n\\tactive count = 1\\n\\tstate = %s\\n\\t\\tstate = active\\n}\\n' "$(cat "$CALLS.loaded/$label")";;
+bootstrap) [ ! -f "$CALLS.loaded/$label" ] || { echo "Bootstrap failed: 5: Input/output error" >&2; exit 5; }
+    [ ! -f "$CALLS.broken" ] || exit 5
+    [ -d "$LOGS" ] || exit 78
+    echo running > "$CALLS.loaded/$label";;
+bootout) rm "$CALLS.loaded/$label" || exit 3;;
+esac
+"""
+
+
+class Mac:
+    """A user of launchd, whose program writes down how it is called."""
+
+    def __init__(self, folder: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.home, self.calls = folder / "user", folder / "calls"
+        self.agents = self.home / "Library/LaunchAgents"
+        tool = folder / "mac-bin" / "launchctl"
+        tool.parent.mkdir()
+        tool.write_text(LAUNCHCTL)
+        tool.chmod(0o755)
+        self.settings = load(environment)
+        given = {
+            "PATH": f"{tool.parent}:{os.environ['PATH']}",
+            "HOME": str(self.home),
+            "CALLS": str(self.calls),
+            "LOGS": str(self.settings.home / "logs"),
+            "HTTPS_PROXY": "http://me:pass-word@proxy:3128",
+        }
+        for name, value in given.items():
+            monkeypatch.setenv(name, value)
+
+    def install(self, settings: Settings | None = None) -> list[Step]:
+        """What is to be done, done."""
+        return done(services.install(settings or self.settings, "/venv/bin/python", "launchd"))
+
+    def doctor(self, clock: FakeClock) -> list[Finding]:
+        """What a check of the agents finds."""
+        return list(check_agents(Patient(self.settings, clock.now(), "/venv/bin/python")))
+
+    def state(self, name: str) -> Path:
+        """Holds what the stand-in says of an agent."""
+        return Path(f"{self.calls}.loaded") / f"dev.cems.{name}"
+
+
+def done(steps: list[Step]) -> list[Step]:
+    for step in steps:
+        step.do()
+    return steps
+
+
+@pytest.fixture
+def mac(tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Mac:
+    return Mac(tmp_path, environment, monkeypatch)
+
+
+def test_agents_of_launchd_come_start_and_go(mac: Mac, clock: FakeClock) -> None:
+    assert mac.doctor(clock)[0].says == "none are installed"
+    steps = mac.install()
+    assert not any("pass-word" in step.detail + step.says for step in steps)
+    assert stat.S_IMODE((mac.settings.home / "logs").stat().st_mode) == 0o700
+    names = {"observer", "maintenance", "recall"}
+    assert {p.name for p in mac.agents.iterdir()} == {f"dev.cems.{name}.plist" for name in names}
+    for name in names:
+        path = mac.agents / f"dev.cems.{name}.plist"
+        found = plistlib.loads(path.read_bytes())
+        assert found["Label"] == f"dev.cems.{name}" and found["ProgramArguments"][:2] == [
+            "/venv/bin/python",
+            "-I",
+        ]
+        assert found["EnvironmentVariables"]["CEMS_HOME"] == str(mac.settings.home)
+        assert Path(found["StandardErrorPath"]).parent.is_dir() and stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert mac.state(name).exists()
+    assert mac.install() == [] and [one.level for one in mac.doctor(clock)] == ["ok"]
+    done(services.uninstall(mac.settings, "launchd"))
+    assert list(mac.agents.iterdir()) == [] and not mac.state("observer").exists()
+    assert services.uninstall(mac.settings, "launchd") == []
+
+
+def test_an_agent_that_was_replaced_is_started_anew(mac: Mac, clock: FakeClock) -> None:
+    mac.install()
+    (mac.agents / "dev.cems.observer.plist").write_bytes(plistlib.dumps({"Label": "dev.cems.observer"}))
+    assert "not this version" in mac.doctor(clock)[0].says
+    mac.calls.write_text("")
+    mac.install()
+    said = [line.split()[0] for line in mac.calls.read_text().splitlines() if not line.startswith("print")]
+    assert said == ["bootout", "bootstrap"] and mac.doctor(clock)[0].level == "ok"
+
+
+def test_an_agent_that_did_not_start_is_started_by_the_next_installation(mac: Mac, clock: FakeClock) -> None:
+    broken = Path(f"{mac.calls}.broken")
+    broken.touch()
+    with pytest.raises(CemsError, match="bootstrap"):
+        mac.install()
+    assert {one.level for one in mac.doctor(clock)} == {"bad"}
+    broken.unlink()
+    mac.install()
+    assert mac.doctor(clock)[0].level == "ok"
+    mac.state("recall").write_text("not running")
+    (found,) = mac.doctor(clock)
+    assert "does not run" in found.says and "recall.log" in found.todo
+
+
+def test_an_agent_for_the_embedded_database_goes_where_another_server_is_set(
+    mac: Mac, environment: dict[str, str]
+) -> None:
+    mac.install(load({k: v for k, v in environment.items() if k != "CEMS_DATABASE_URL"}))
+    assert mac.state("postgres").exists()
+    mac.install()
+    assert not mac.state("postgres").exists() and not (mac.agents / "dev.cems.postgres.plist").exists()
+
+
+def test_a_full_temporary_folder_does_not_end_the_recall_service(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.mkdtemp", fail)
+    refresh(home)

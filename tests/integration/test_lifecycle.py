@@ -16,12 +16,13 @@ from cems.failpoint import armed
 from cems.ids import short
 from cems.redact import Redactor
 from cems.settings import Settings
-from db import changes, lifecycle, memories, runs
-from db.changes import Change, UndoRefused
+from db import changes, lifecycle, memories, runs, undoing
+from db.changes import Change
 from db.connect import Connection, Database
 from db.lifecycle import Action, NotInThisState
 from db.memories import HandWritten
 from db.search import Question, search
+from db.undoing import UndoRefused
 from observer.capture import Capture
 from tests.conftest import FakeClock
 from tests.consolidating import Said, consolidate, say
@@ -186,9 +187,9 @@ def test_undoing_is_refused_after_a_pin_and_goes_on_after_it_is_taken_off(
     kept = next(m for m in (one, two) if rows(db)[m]["superseded_by"] is None)
     lifecycle.pin(db, kept, clock.now())
     with pytest.raises(UndoRefused, match="pinned"):
-        changes.undo(db, job.run.id, clock.now())
+        undoing.undo(db, job.run.id, clock.now())
     lifecycle.unpin(db, kept, clock.now())
-    changes.undo(db, job.run.id, clock.now())
+    undoing.undo(db, job.run.id, clock.now())
     assert [{k: v for k, v in r.items() if k != "changed_at"} for r in rows(db).values()] == [
         {k: v for k, v in r.items() if k != "changed_at"} for r in before.values()
     ]
@@ -238,7 +239,7 @@ def test_erasing_leaves_no_copy_in_what_runs_wrote_down(
     lifecycle.erase(db, gone, clock.now())
     assert set(everywhere(sql, "marmalade")) == {"memory"}, "the survivor has its words; a person is told"
     with pytest.raises(UndoRefused, match="erased"):
-        changes.undo(db, run, clock.now())
+        undoing.undo(db, run, clock.now())
     lifecycle.erase(db, kept, clock.now())
     assert everywhere(sql, "marmalade") == []
 
@@ -255,7 +256,7 @@ def test_erasing_after_an_undo_leaves_no_copy_under_the_other_one(
     db: Database, clock: FakeClock, sql: Connection
 ) -> None:
     gone, kept, run = joined(db, clock)
-    changes.undo(db, run, clock.now())
+    undoing.undo(db, run, clock.now())
     lifecycle.erase(db, gone, clock.now())
     assert everywhere(sql, "marmalade") == []
     assert list(rows(db)) == [kept]

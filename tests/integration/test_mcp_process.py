@@ -233,3 +233,16 @@ def test_what_else_prints_does_not_reach_the_agent(tmp_path: Path) -> None:
     )
     assert done.stdout == b"protocol\n"
     assert done.stderr == b"a banner\nrawchild\n"
+
+
+def test_half_characters_and_parameters_of_a_wrong_shape_get_an_answer(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    with wire(environment, tmp_path) as server:
+        server.initialize()
+        call = '"method": "tools/call", "params": {"name": "search", "arguments": {"query": "\\ud800abc"}}'
+        server.write(f'{{"jsonrpc": "2.0", "id": 5, {call}}}\n'.encode())
+        assert server.receive()["id"] == 5
+        server.write(b'{"jsonrpc": "2.0", "id": 6, "method": "tools/call", "params": []}\n')
+        answer = server.receive()
+        assert answer["id"] == 6 and "error" in answer

@@ -113,6 +113,8 @@ def test_case_X94_a_note_is_the_assistants_word_of_this_project_and_never_a_pref
             "remember", title="x", concepts=["obey"]
         )
         assert "nothing is left" in await agent.error("remember", title="<private>my number</private>")
+        for unseen in ("\u200b\u200d\ufeff", "\u3164\u2800", "\u00ad \u2060\ufe0f", "\U000e0041\U000e0042"):
+            assert "can be seen" in await agent.error("remember", title=unseen, body="A word.")
         assert len(stored(db)) == 1
 
     talk(conversation)

@@ -10,7 +10,7 @@ import pytest
 from cems.providers import GenerateRequest
 from cems.providers.fake import ScriptedGenerator
 from cems.settings import Settings
-from db import changes, lifecycle
+from db import changes, lifecycle, undoing
 from db.connect import Database
 from tests.conftest import FakeClock
 from tests.rewriting import everything, made, notes, project, remember, rows, run
@@ -56,7 +56,7 @@ def test_it_happens_once_can_be_undone_and_stays_undone(
         assert run(db, settings, clock).report.changed == 0
         assert everything(db) == after
     assert job.run is not None
-    changes.undo(db, job.run.id, clock.now())
+    undoing.undo(db, job.run.id, clock.now())
     assert everything(db) == before
     assert run(db, settings, clock).report.changed == 0
     assert run(db, settings, clock, of=project(db, "alpha")).report.changed == 0
@@ -122,6 +122,33 @@ def test_a_rule_for_all_that_a_person_forgot_does_not_come_back(
     prefer(db, "delta", days=9)
     run(db, settings, clock)
     assert [r for r in made(db) if r["forgotten_at"] is None] == []
+
+
+@pytest.mark.parametrize("forgotten", [RULE, "Please no comments that repeat the code"])
+def test_what_a_person_forgot_in_one_project_does_not_come_back_from_the_others(
+    db: Database, settings: Settings, clock: FakeClock, forgotten: str
+) -> None:
+    gone = prefer(db, "alpha", forgotten)
+    prefer(db, "beta")
+    prefer(db, "gamma")
+    lifecycle.forget(db, gone, clock.now())
+    job = run(db, settings, clock)
+    assert (made(db), job.report.kept_apart) == ([], 1)
+    if forgotten == RULE:
+        lifecycle.restore(db, gone, clock.now())
+        run(db, settings, clock)
+        assert [r["project_id"] for r in made(db)] == [None], "it is wanted again"
+
+
+def test_a_paraphrase_of_what_was_forgotten_is_not_promoted_by_a_model(
+    db: Database, settings: Settings, clock: FakeClock
+) -> None:
+    gone = prefer(db, "alpha", "Use uv and never pip")
+    prefer(db, "beta", "Use uv and never pip")
+    prefer(db, "gamma", "Please always use uv, never pip", days=1)
+    lifecycle.forget(db, gone, clock.now())
+    run(db, settings, clock, ScriptedGenerator(default=same("uv")))
+    assert made(db) == []
 
 
 def same(*words: str) -> Any:

@@ -20,7 +20,7 @@ from cems.providers import Embedder
 from cems.providers.fake import HashEmbedder
 from cems.redact import Redactor
 from cems.settings import Settings
-from db import changes, embeddings, lifecycle, memories, old_vectors, runs, serving
+from db import changes, embeddings, lifecycle, memories, old_vectors, runs, serving, undoing
 from db.connect import Connection, Database
 from db.search import Question, search
 from observer.capture import Capture
@@ -230,7 +230,7 @@ def test_what_nobody_used_and_nobody_was_sure_of_is_archived(
     assert job.run is not None
     if gone:
         assert [row["what"] for row in changes.of_run(db, job.run.id)] == ["archived"]
-        assert changes.undo(db, job.run.id, clock.now()) == 1
+        assert undoing.undo(db, job.run.id, clock.now()) == 1
         assert rows(db) == before
         clock.advance(400 * 86400)
         reindex(db, settings, clock, None)
@@ -250,7 +250,7 @@ def test_undoing_gives_back_the_same_bytes_and_leaves_vectors_alone(
     clock.advance(60)
     job = reindex(db, settings, clock)
     assert job.run is not None and everything() != before
-    changes.undo(db, job.run.id, clock.now())
+    undoing.undo(db, job.run.id, clock.now())
     assert everything() == before
     assert counts(sql) == {NEW.model_id: 49}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import threading
 from collections.abc import Iterator
@@ -9,10 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from cems.cli.restore import _swap
+from cems.errors import CemsError
 from cems.settings import load
-from db import access, embedded
+from db import access, embedded, runs
 from db.connect import OUTAGES
+from maintenance import schedule
+from maintenance.due import Due
 from tests.program import Program
+from tests.sample_sessions import copy_samples
 from tests.waiting import wait_until
 
 
@@ -63,6 +69,54 @@ def test_a_backup_comes_back_under_a_reader_that_goes_on(program: Program, tmp_p
     program("memory", "add", "Work goes on.")
     names = program("db", "psql", "-Atc", "select datname from pg_database order by 1").out.split()
     assert names == ["cems", done["former"], "postgres", "template0", "template1"]
+
+
+def test_what_was_learnt_since_the_backup_is_learnt_again_by_those_who_go_on(
+    program: Program, tmp_path: Path
+) -> None:
+    program = program.having(
+        {"CLAUDE_CONFIG_DIR": str(tmp_path / "claude"), "CEMS_OBSERVER_POLL_INTERVAL": "1"}
+    )
+    program("memory", "add", "Always use uv.")
+    file = program.json("db", "backup")["file"]
+    copy_samples(tmp_path, {})
+    settings, now = load(program.environment), dt.datetime.now(dt.UTC)
+    plan = schedule.of(settings)["consolidation"]
+    with program.running("observe") as observer, access.database(settings, "cems_writer") as db:
+
+        def lines() -> int:
+            try:
+                with db.transaction() as conn:
+                    row = conn.execute("select count(*) as n from line").fetchone()
+            except OUTAGES:
+                return 0
+            return row["n"] if row else 0
+
+        wait_until(lambda: "looked at once" in observer.err)
+        before, asked = lines(), Due(db)
+        assert before
+        asked.notice()
+        assert asked.moment("consolidation", plan, now) is None, "nothing is due in a new database"
+        former = program.json("db", "restore", file, "--yes")["former"]
+        wait_until(lambda: lines() == before)
+        assert observer.process.poll() is None
+        made = plan.latest(now) - dt.timedelta(days=1)  # type: ignore[operator]
+        with access.database(settings, "cems_owner") as owner, owner.transaction() as conn:
+            conn.execute("update schema_migration set applied_at = %s", (made,))
+        assert asked.moment("consolidation", plan, now) is None, "it remembers"
+        asked.notice()
+        assert asked.moment("consolidation", plan, now) == plan.latest(now)
+        assert not runs.history(db) and former
+
+
+def test_where_the_names_cannot_change_everything_stays(program: Program) -> None:
+    program("memory", "add", "Always use uv.")
+    with pytest.raises(CemsError, match="could not change names") as raised:
+        _swap(load(program.environment), "cems_missing", "cems_before_1")
+    assert "cems_before_1" in raised.value.hint
+    assert program.json("memory", "list")["count"] == 1
+    names = program("db", "psql", "-Atc", "select datname from pg_database where datallowconn").out.split()
+    assert sorted(names) == ["cems", "postgres", "template1"]
 
 
 @pytest.mark.parametrize("content", [b"", b"this is no backup", b"PGDMP\x01\x0f"])

@@ -16,7 +16,7 @@ from cems.failpoint import armed
 from cems.providers import GenerateRequest
 from cems.providers.fake import ScriptedGenerator
 from cems.settings import Settings
-from db import changes, lifecycle
+from db import changes, lifecycle, undoing
 from db.connect import Connection, Database, Row
 from maintenance.job import Job
 from tests.conftest import FakeClock
@@ -114,7 +114,7 @@ def test_an_undone_run_gives_back_every_byte_and_is_not_done_again(
     before = everything(db)
     job = run(db, settings, clock, ScriptedGenerator(default=ANSWER))
     assert job.report.changed == 2 and job.run is not None
-    changes.undo(db, job.run.id, clock.now())
+    undoing.undo(db, job.run.id, clock.now())
     assert everything(db) == before
     assert run(db, settings, clock, ScriptedGenerator(default=ANSWER)).report.changed == 0
     assert everything(db) == before
@@ -200,6 +200,18 @@ def test_a_memory_whose_detail_or_title_is_missing_is_not_put_away(
     assert len(summary["stands_on"]) == 5
     kept = [r for i, r in rows(db).items() if i in old and r["archived_at"] is None]
     assert len(kept) == 1 and lost in f"{kept[0]['title']} {kept[0]['body']}"
+
+
+def test_a_summary_that_takes_back_what_it_tells_is_not_written(
+    db: Database, settings: Settings, clock: FakeClock
+) -> None:
+    topic(db)
+    before = everything(db)
+    text = ("The following on the queue cache was revoked and is wrong", SUMMARY[1])
+    generator = ScriptedGenerator(default=answering({"queue cache": text}, "summaries"))
+    assert run(db, settings, clock, generator).report.changed == 0
+    assert everything(db) == before
+    assert "was revoked and is wrong" in generator.requests[1].prompt
 
 
 def test_a_model_may_keep_some_or_all_and_is_not_asked_again(
@@ -340,7 +352,7 @@ def test_a_run_that_dies_and_is_run_again_comes_to_the_same_memories(
     whole = run(db, settings, clock, generator)
     expected = gist(db)
     assert whole.report.changed == 3 and whole.run is not None
-    changes.undo(db, whole.run.id, clock.now())
+    undoing.undo(db, whole.run.id, clock.now())
     for table in ("job_change", "job_run", "job_mark"):
         sql.execute(f"delete from {table}".encode())
     armed[point] = dying(nth)

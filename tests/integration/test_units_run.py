@@ -4,6 +4,7 @@ signs of life, started again after a kill, and a socket that is handed over."""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -20,7 +21,13 @@ import pytest
 
 from cems.cli.installing import hooks
 from cems.cli.installing.units import SERVICES, Place, units
-from db import embedded
+from cems.notify import Service
+from cems.settings import Settings
+from db import embedded, lease
+from db.connect import Connection, Database
+from observer import process, start
+from tests.conftest import FakeClock
+from tests.fault.here import running
 from tests.waiting import wait_until
 
 WATCHDOG_USEC = "8000000"
@@ -104,6 +111,43 @@ def test_it_is_ready_lives_and_comes_back_after_a_kill(manager: Manager, name: s
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
         assert manager.said("STOPPING=1")
+
+
+def test_an_observer_that_waits_for_another_lives(
+    manager: Manager,
+    db: Database,
+    sql: Connection,
+    settings: Settings,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process, "_RENEW", 0.02)
+    service = Service(
+        process.LOOPS,
+        environment={"NOTIFY_SOCKET": str(manager.folder / "notify"), "WATCHDOG_USEC": WATCHDOG_USEC},
+        monotonic=clock.monotonic,
+    )
+    found = start.process(
+        db,
+        dataclasses.replace(settings, observer_poll_interval=0.1),
+        clock=clock,
+        watch=False,
+        service=service,
+    )[0]
+    with running(found) as ready:
+        assert ready.wait(20)
+        sql.execute(
+            "update lease set holder = gen_random_uuid(), described = 'elsewhere process 1', expires_at = %s",
+            (clock.now() + lease.HOLD,),
+        )
+        clock.ticks += 1  # the lease is to be renewed
+        wait_until(lambda: manager.said("another observer took over"))
+        for _ in range(3):
+            clock.ticks += process.LOOPS["observing"] * 0.9
+            manager.heard.clear()
+            wait_until(lambda: manager.said("WATCHDOG=1"))
+        sql.execute("delete from lease")
+        wait_until(lambda: sql.execute("select 1 from lease").fetchone())
 
 
 def test_the_first_hook_starts_the_service_through_its_socket(manager: Manager, home: Path) -> None:

@@ -71,11 +71,11 @@ def test_the_later_of_two_values_supersedes() -> None:
     assert (one.verdict, one.guard, one.overruled) == ("second_supersedes", "number", None)
 
 
-def test_the_earlier_never_supersedes_the_later() -> None:
-    (one,) = judged(answer("first_supersedes"), [TWO])
-    assert (one.verdict, one.overruled) == ("contradiction", "first_supersedes")
-    assert judged(answer("second_supersedes"), [TWO[::-1]])[0].verdict == "contradiction"
-    assert judged(answer("first_supersedes"), [TWO[::-1]])[0].verdict == "first_supersedes"
+def test_a_verdict_against_the_dates_is_no_contradiction() -> None:
+    """It stays what it is, for whoever decides to see: as a contradiction the later one would count."""
+    for pair, said in ((TWO, "first_supersedes"), (TWO[::-1], "second_supersedes")):
+        (one,) = judged(answer(said), [pair])
+        assert (one.verdict, one.overruled) == (said, None)
 
 
 @pytest.mark.parametrize("verdict", ["first_supersedes", "second_supersedes", "contradiction"])
@@ -91,6 +91,12 @@ def test_case_M56_a_fooled_judge_merges_nothing_that_a_guard_keeps_apart() -> No
     assert sum(guarded) > 0.92 * len(OTHERS)
     for pair, verdict, apart in zip(OTHERS, verdicts, guarded, strict=True):
         assert verdict == ("different" if apart else "same"), pair
+
+
+def test_what_fooled_a_judge_before_has_a_guard_each() -> None:
+    pairs = [(of(pair.first), of(pair.second)) for pair in OTHERS if pair.category == "attacks"]
+    assert len(pairs) >= 20
+    assert judge(pairs, always("same")) == ["different"] * len(pairs)
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)

@@ -51,6 +51,9 @@ def test_the_survivor_is_pinned_else_by_hand_else_used_else_new() -> None:
         ("Why: cheap.", "Use Postgres", "Asked: which one?\nChanged: a.py", "Why: cheap.\nAsked: which one?\nChanged: a.py"),
         ("Asked: which?", "Use Postgres", "Asked: what then?\nFast.", "Asked: which?\nFast."),
         ("", "Use Postgres", "✅ " + "x" * 300, "✅ " + "x" * 300 + "."),
+        ("Use C++ for scans.", "Use Postgres", "Use C for scans", "Use C++ for scans.\nUse C for scans."),
+        ("Lint warnings rarely block a merge.", "Use Postgres", "Lint warnings block a merge",
+         "Lint warnings rarely block a merge.\nLint warnings block a merge."),
         ("数据库用 Postgres。", "Use Postgres", "数据库用 Postgres。备份每天做。", "数据库用 Postgres。\n备份每天做。"),
     ],
 )  # fmt: skip

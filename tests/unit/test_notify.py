@@ -75,6 +75,16 @@ def test_signs_of_life_are_few_and_end_when_one_loop_is_stuck(
     assert manager.heard() == ["WATCHDOG=1"]
 
 
+def test_while_all_of_it_waits_no_loop_counts_as_stuck(
+    tmp_path: Path, manager: Manager, clock: FakeClock
+) -> None:
+    one = service(tmp_path, clock)
+    for _ in range(60):
+        clock.advance(30)
+        one.beat_all("waiting")
+        assert "WATCHDOG=1" in manager.heard()
+
+
 @pytest.mark.parametrize(
     "environment",
     [

@@ -82,6 +82,15 @@ def test_a_group_shared_with_another_program_keeps_the_others_handler() -> None:
         '{"hooks": {"SessionStart": {}}}',
         "[" * 5000,
         "\x00",
+        "\ufeff\ufeff{}",
+        '{"a": NaN}',
+        '{"a": [-Infinity]}',
+        '{"a": ' + "1" * 5000 + "}",
+        '{"hooks": null}',
+        '{"hooks": {"Stop": 5}}',
+        '{"hooks": {"Stop": [5]}}',
+        '{"hooks": {"Stop": [{"hooks": 5}]}}',
+        '{"hooks": {"Stop": [{"hooks": null}]}}',
     ],
 )
 def test_what_is_not_settings_is_refused(text: str) -> None:

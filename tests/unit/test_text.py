@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems.text import normalise, one_line, sanitise, shorten
+from cems.text import normalise, one_line, sanitise, shorten, visible
 
 any_text = st.text(st.characters(codec=None, categories=None, exclude_categories=()))
 
@@ -103,3 +103,10 @@ def test_normalise_makes_equal_what_differs_in_typing_only() -> None:
 @given(any_text)
 def test_normalise_settles(text: str) -> None:
     assert normalise(normalise(text)) == normalise(text)
+
+
+def test_only_what_shows_something_is_visible() -> None:
+    assert all(visible(text) for text in ("a", " é ", "空", "\u200b.", "✅"))
+    assert not any(
+        visible(text) for text in ("", " \t", "\u200b\ufeff", "\u3164", "\u2800", "\u0301", "\U000e0041")
+    )

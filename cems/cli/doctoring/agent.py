@@ -11,7 +11,6 @@ from typing import Any
 
 from cems.cli.doctoring.finding import Finding, Patient, bad, ok, warning
 from cems.cli.installing import hooks, plan, plugin
-from cems.cli.installing.steps import StepFailed
 from cems.settings import Settings
 
 SLOW = 0.8
@@ -147,7 +146,7 @@ def check_mcp(patient: Patient) -> Iterator[Finding]:
             check=False,
         )
         name = json.loads(done.stdout.splitlines()[0])["result"]["serverInfo"]["name"]
-    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, IndexError) as error:
+    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, IndexError, TypeError) as error:
         yield bad("MCP", f"the server does not answer: {type(error).__name__}", "run `cems mcp` to see why")
         return
     yield ok("MCP", f"{name} answers")
@@ -160,15 +159,23 @@ def _wrong_handlers(settings: Settings, way: str) -> Iterator[str]:
         if way == "plugin"
         else plan.settings_file(settings)
     )
-    found = _json(path).get("hooks", {})
+    found = _json(path).get("hooks")
     for event, group in hooks.groups(plan.python(), settings.home).items():
-        mine = [h for g in found.get(event, []) for h in g.get("hooks", []) if hooks.is_ours(h)]
+        registered = found.get(event) if isinstance(found, dict) else None
+        each = [h for g in _list(registered) if isinstance(g, dict) for h in _list(g.get("hooks"))]
+        mine = [handler for handler in each if hooks.is_ours(handler)]
         if len(mine) != 1:
             yield f"{event} has {len(mine)} of our hooks in {path}"
-        elif not Path(mine[0]["command"]).exists():
-            yield f"{mine[0]['command']}, which {event} runs, is gone"
+            continue
+        command = str(mine[0].get("command"))
+        if not Path(command).exists():
+            yield f"{command}, which {event} runs, is gone"
         elif mine[0] != group["hooks"][0]:
-            yield f"{event} runs another program's hook: {mine[0]['command']}"
+            yield f"{event} runs another program's hook: {command}"
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _switched_off(settings: Settings) -> str:
@@ -186,10 +193,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _install(settings: Settings, way: plan.Way) -> Callable[[], None]:
     def do() -> None:
-        try:
-            for step in plan.install(settings, way, frozenset(["hooks"])):
-                step.do()
-        except StepFailed:
-            return  # the check says so again
+        for step in plan.install(settings, way, frozenset(["hooks"])):
+            step.do()
 
     return do

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator
 
-from cems.cli.doctoring.finding import Finding, Patient, bad, ok, warning
+from cems.cli.doctoring.finding import Finding, Patient, bad, ok, reason, warning
 from cems.errors import CemsError, SchemaOutdated
 from cems.settings import Settings
 from db import access, embedded, health
@@ -36,7 +36,7 @@ def check_server(patient: Patient) -> Iterator[Finding]:
         return
     except (CemsError, *OUTAGES) as error:
         hint = getattr(error, "hint", "") or "look at the server's own log"
-        yield bad(part, str(error).strip().splitlines()[0], hint)
+        yield bad(part, reason(error), hint)
         return
     yield ok(part, f"Postgres {row['version']}, pgvector {row['pgvector']}, schema current")
     off = abs(row["at"] - dt.datetime.now(dt.UTC))

@@ -39,6 +39,11 @@ class Patient:
 Check = Callable[[Patient], Iterator[Finding]]
 
 
+def reason(error: BaseException) -> str:
+    """What an error says, in a line."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def ok(part: str, says: str) -> Finding:
     """All is well."""
     return Finding(part, "ok", says)

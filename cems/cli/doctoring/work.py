@@ -9,18 +9,12 @@ from cems.cli import status_read
 from cems.cli.doctoring.finding import Finding, Patient, bad, ok, warning
 from cems.cli.output import duration, many, until
 from cems.errors import CemsError
-from cems.providers import Vector
 from cems.settings import Settings
 from db import access, embeddings, health
+from maintenance import wrong_vectors
 
 OLD_BATCH = 86400.0
 """Seconds a batch may wait before it is worth a word."""
-ALIKE, UNLIKE = (
-    ("the database migration failed", "migrating the database went wrong"),
-    "bananas are yellow fruit",
-)
-SAME = 0.98
-"""Cosine of a stored vector and one made now of the same words; quantisation differs a little between processors."""
 
 
 def check_work(patient: Patient) -> Iterator[Finding]:
@@ -76,11 +70,11 @@ def check_embedder(patient: Patient) -> Iterator[Finding]:
 
     try:
         embedder = LocalEmbedder(settings.model_dir.absolute() / MODEL_NAME, threads=1)
-        one, two, other = embedder.embed_documents([*ALIKE, UNLIKE])
+        sound = wrong_vectors.sound(embedder)
     except CemsError as error:
         yield bad(part, str(error), error.hint or "`cems observe --once` fetches it (34 MB)")
         return
-    if not (0.99 < _dot(one, one) < 1.01 and _dot(one, two) > _dot(one, other) + 0.1):
+    if not sound:
         yield bad(
             part,
             "its vectors do not put like beside like",
@@ -97,7 +91,7 @@ def _stored(settings: Settings, embedder: Any) -> Iterator[Finding]:
         missing = embeddings.count_missing(db, embedder.model_id)
     if row is not None:
         (now,) = embedder.embed_documents([embeddings.embedded_text(row)])
-        if (alike := _dot(now, row["vector"].to_list())) < SAME:
+        if (alike := wrong_vectors.dot(now, row["vector"].to_list())) < wrong_vectors.SAME:
             yield bad(
                 part,
                 f"the newest stored vector is not the one its words have (cosine {alike:.2f})",
@@ -107,6 +101,3 @@ def _stored(settings: Settings, embedder: Any) -> Iterator[Finding]:
     waiting = f"; {many(missing, 'memory waits', 'memories wait')} for a vector" if missing else ""
     yield ok(part, f"{embedder.model_id}{waiting}")
 
-
-def _dot(one: Vector, other: Vector) -> float:
-    return sum(a * b for a, b in zip(one, other, strict=True))

@@ -56,9 +56,9 @@ def copies(home: Path) -> dict[Path, bytes]:
 
 def refresh(home: Path) -> None:
     """Bring an installed copy up to date with this program; where there is none, none is made."""
-    for path, content in copies(home).items():
-        with contextlib.suppress(OSError):
-            if path.read_bytes() != content:
+    with contextlib.suppress(OSError, py_compile.PyCompileError):
+        for path, content in copies(home).items():
+            if path.exists() and path.read_bytes() != content:
                 write(path, content)
 
 

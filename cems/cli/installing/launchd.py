@@ -22,6 +22,11 @@ def folder(user_home: Path) -> Path:
     return user_home / "Library" / "LaunchAgents"
 
 
+def label(path: Path) -> str:
+    """An agent's name, by its property list's."""
+    return path.name.removesuffix(".plist")
+
+
 def agents(
     python: str, home: Path, user_home: Path, environment: Mapping[str, str], *, embedded: bool = True
 ) -> dict[Path, bytes]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import getpass
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from cems.cli.installing import launchd
-from cems.cli.installing.steps import Step, command, gone, own_files
+from cems.cli.installing.steps import Step, StepFailed, command, gone, own_files
 from cems.cli.installing.units import SERVICES, SOCKET, Place, enabled, units
 from cems.settings import Settings, environment_name, fields
 
@@ -68,19 +70,7 @@ def install(settings: Settings, python: str, kind: Manager) -> list[Step]:
     there = _environment_path(settings).exists()
     first = [] if there else own_files(_environment_file(settings), show=False)
     if kind == "launchd":
-        own = own_files(
-            launchd.agents(
-                python, settings.home, Path.home(), _plain(settings), embedded=not settings.database_url
-            )
-        )
-        domain = f"gui/{os.getuid()}"
-        starts = [
-            command(
-                "launchctl", "bootstrap", domain, step.says.split(" ", 1)[1], why="start it now and at login"
-            )
-            for step in own
-        ]
-        return [*first, *own, *starts]
+        return [*first, *_install_agents(settings, python)]
     at, folder = place(settings, python), unit_folder()
     wanted = {folder / name: text.encode() for name, text in units(at).items()}
     own = own_files(wanted, 0o644)
@@ -100,13 +90,7 @@ def install(settings: Settings, python: str, kind: Manager) -> list[Step]:
 def uninstall(settings: Settings, kind: Manager) -> list[Step]:
     """Steps that stop the services and take them away."""
     if kind == "launchd":
-        agents = [launchd.folder(Path.home()) / f"{launchd.LABEL}.{name}.plist" for name in launchd.SERVICES]
-        there = [path for path in agents if path.exists()]
-        stops = [
-            command("launchctl", "bootout", f"gui/{os.getuid()}", str(path), why="stop it", may_fail=True)
-            for path in there
-        ]
-        return [*stops, *gone(there)]
+        return _without_agents(_known_agents())
     folder = unit_folder()
     files = _known(folder)
     removed = gone(files, [folder / f"{name}.d" for name in SERVICES])
@@ -119,6 +103,78 @@ def uninstall(settings: Settings, kind: Manager) -> list[Step]:
         command("systemctl", "--user", "daemon-reload", why="forget the units", may_fail=True),
         command("systemctl", "--user", "reset-failed", "cems-*", why="forget their failures", may_fail=True),
     ]
+
+
+def agents(settings: Settings, python: str) -> dict[Path, bytes]:
+    """launchd's property lists by path."""
+    embedded = not settings.database_url
+    return launchd.agents(python, settings.home, Path.home(), _plain(settings), embedded=embedded)
+
+
+def agent_state(label: str) -> str | None:
+    """What launchd says of an agent, such as `running`; None: it does not know it."""
+    said = _ask("launchctl", "print", f"{_domain()}/{label}")
+    if said is None:
+        return None
+    match = re.search(r"^\s*state = (.+)$", said, re.M)
+    return match[1].strip() if match else ""
+
+
+def _install_agents(settings: Settings, python: str) -> list[Step]:
+    wanted, logs = agents(settings, python), settings.home / "logs"
+    # Their text is not shown: a proxy's password may be in it.
+    own = own_files(wanted, show=False)
+    replaced = {step.path for step in own}
+    loaded = {path for path in wanted if agent_state(launchd.label(path)) is not None}
+    starts = [path for path in wanted if path in replaced or path not in loaded]
+    return [
+        *([] if logs.is_dir() else [Step(f"create {logs}", _making(logs), path=logs)]),
+        *_without_agents([path for path in _known_agents() if path not in wanted]),
+        *own,
+        *(_booting_out(path) for path in starts if path in loaded),
+        *(
+            command("launchctl", "bootstrap", _domain(), str(path), why="start it now and at login")
+            for path in starts
+        ),
+    ]
+
+
+def _without_agents(paths: Sequence[Path]) -> list[Step]:
+    there = [path for path in paths if path.exists() or agent_state(launchd.label(path)) is not None]
+    return [*map(_booting_out, there), *gone(there)]
+
+
+def _known_agents() -> list[Path]:
+    """Every property list that may be ours."""
+    return [launchd.folder(Path.home()) / f"{launchd.LABEL}.{name}.plist" for name in launchd.SERVICES]
+
+
+def _booting_out(path: Path) -> Step:
+    """Stop an agent, and wait until launchd has forgotten it: before that it cannot be started anew."""
+    label = launchd.label(path)
+    step = command("launchctl", "bootout", f"{_domain()}/{label}", why="stop it", may_fail=True)
+
+    def do() -> None:
+        step.do()
+        deadline = time.monotonic() + _ASK_SECONDS
+        while agent_state(label) is not None and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+    return dataclasses.replace(step, do=do)
+
+
+def _making(folder: Path) -> Callable[[], None]:
+    def do() -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise StepFailed(f"{folder} cannot be made: {error.strerror}") from error
+
+    return do
+
+
+def _domain() -> str:
+    return f"gui/{os.getuid()}"
 
 
 def _known(folder: Path) -> list[Path]:

@@ -46,7 +46,7 @@ def with_hooks(text: str, groups: Mapping[str, Group], ours: Callable[[Any], boo
         NotSettings: it is not a JSON object, or its hooks are not what they must be.
     """
     text = text if text.strip(_BOM + " \t\r\n") else text + "{}"
-    if _complete(json.loads(_checked(text).lstrip(_BOM)), groups, ours):
+    if _complete(json.loads(_checked(text).removeprefix(_BOM)), groups, ours):
         return text
     text = without_hooks(text, ours)
     for event, group in groups.items():
@@ -79,10 +79,14 @@ def _complete(settings: Any, groups: Mapping[str, Group], ours: Callable[[Any], 
     if not isinstance(hooks, dict) or not all(isinstance(found, list) for found in hooks.values()):
         return False
     mine = {
-        event: [g for g in found if isinstance(g, dict) and any(map(ours, g.get("hooks") or ()))]
+        event: [g for g in found if isinstance(g, dict) and any(map(ours, _list(g.get("hooks"))))]
         for event, found in hooks.items()
     }
     return {event: found for event, found in mine.items() if found} == {e: [g] for e, g in groups.items()}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _spans(text: str, ours: Callable[[Any], bool]) -> Iterator[tuple[int, int]]:
@@ -92,14 +96,15 @@ def _spans(text: str, ours: Callable[[Any], bool]) -> Iterator[tuple[int, int]]:
         return
     hooks = _members(root)["hooks"][1]
     for event, (_, groups) in _members(hooks).items():
-        for group in groups.items or ():
-            handlers = _members(group)["hooks"][1] if "hooks" in _members(group) else group
-            for handler in handlers.items or ():
+        for group in _items(groups):
+            for handler in (
+                _items(handlers := _members(group)["hooks"][1]) if "hooks" in _members(group) else ()
+            ):
                 if not ours(json.loads(text[handler.start : handler.end])):
                     continue
-                if len(handlers.items or ()) > 1:
+                if len(_items(handlers)) > 1:
                     yield _cut_item(handlers, handler)
-                elif len(groups.items or ()) > 1:
+                elif len(_items(groups)) > 1:
                     yield _cut_item(groups, group)
                 elif len(_members(hooks)) > 1:
                     yield _cut_member(hooks, event)
@@ -108,7 +113,7 @@ def _spans(text: str, ours: Callable[[Any], bool]) -> Iterator[tuple[int, int]]:
 
 
 def _cut_item(array: _Node, item: _Node) -> tuple[int, int]:
-    items = array.items or ()
+    items = _items(array)
     place = items.index(item)
     if place:
         return items[place - 1].end, item.end
@@ -133,9 +138,8 @@ def _add_member(text: str, parent: _Node, key: str, value: Any, depth: int) -> s
 
 
 def _add_item(text: str, array: _Node, value: Any, depth: int) -> str:
-    if array.items is None:
-        raise NotSettings("`hooks` holds something else than lists of hooks")
-    last = array.items[-1].end if array.items else None
+    items = _items(array)
+    last = items[-1].end if items else None
     return _insert(text, array, last, _written(value, text, depth), depth)
 
 
@@ -167,12 +171,18 @@ def _style(text: str) -> tuple[str, str]:
 
 def _checked(text: str) -> str:
     try:
-        json.loads(text.lstrip(_BOM))
+        json.loads(text.removeprefix(_BOM), parse_constant=_refuse)
     except json.JSONDecodeError as error:
         raise NotSettings(f"it is not valid JSON: {error.msg} in line {error.lineno}") from None
     except RecursionError:
         raise NotSettings("it is nested too deeply") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise NotSettings(f"it cannot be read: {error}") from None
     return text
+
+
+def _refuse(constant: str) -> None:
+    raise NotSettings(f"it is not valid JSON: {constant} is no number there")
 
 
 def _parse(text: str) -> _Node:
@@ -188,6 +198,12 @@ def _members(node: _Node) -> Mapping[str, tuple[int, _Node]]:
     if node.members is None:
         raise NotSettings("`hooks` is not what the agent expects there")
     return node.members
+
+
+def _items(node: _Node) -> tuple[_Node, ...]:
+    if node.items is None:
+        raise NotSettings("`hooks` holds something else than lists of hooks")
+    return node.items
 
 
 def _node(text: str, start: int) -> _Node:

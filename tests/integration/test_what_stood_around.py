@@ -13,7 +13,7 @@ from cems.models import Evidence, Observation
 from cems.redact import Redactor
 from cems.settings import Settings
 from cems.terms import AROUND_LIMIT
-from db import around, embeddings, memories, search
+from db import around, changes, embeddings, lifecycle, memories, runs, search, undoing
 from db.connect import Connection, Database, Row
 from db.ledger import Caps
 from db.memories import Filter, HandWritten
@@ -123,3 +123,96 @@ def test_what_an_erased_memory_quotes_goes_from_around_the_others_too(
     assert left[second]["around"] == "before\nafter"
     vectors = sql.execute("select memory_id from embedding").fetchall()
     assert [v["memory_id"] for v in vectors] == [second], "the vector that knew those words is made anew"
+
+
+def quoting(db: Database, sql: Connection, clock: FakeClock, title: str, text: str) -> uuid.UUID:
+    """A memory that quotes a line of this text."""
+    line = sql.execute(
+        "update line set text = %s where uuid = (select uuid from line where text = %s) returning uuid, project_id",
+        (text, THANKS),
+    ).fetchone()
+    assert line is not None
+    seen = observation(title, "", clock.now(), line["project_id"], line["uuid"])
+    with db.transaction() as conn:
+        (memory,) = memories.store(conn, db.owner_id, [seen], "rules", None, clock.now()).ids
+    return memory
+
+
+def put_around(sql: Connection, memory: uuid.UUID, words: str) -> None:
+    sql.execute("update memory set around = %s where id = %s", (words, memory))
+
+
+def archived_by_a_run(db: Database, memory: uuid.UUID, clock: FakeClock, sql: Connection) -> uuid.UUID:
+    """A run that wrote down this memory as it was."""
+    row = sql.execute("select changed_at from memory where id = %s", (memory,)).fetchone()
+    assert row is not None
+    run = runs.begin(db, "reindexing", asked_by="hand", described="here", now=clock.now())
+    seen = {memory: row["changed_at"]}
+    change = changes.Change("archived", "old", seen, {memory: {"archived_at": clock.now()}})
+    assert changes.apply(db, run, change, clock.now())
+    runs.finish(db, run, "done", {}, clock.now())
+    return run.id
+
+
+def test_erasing_a_memory_takes_what_it_quotes_from_around_others_and_from_what_runs_wrote_down(
+    spoken: Transcript, db: Database, clock: FakeClock, sql: Connection
+) -> None:
+    (first,) = rows(sql)
+    run = archived_by_a_run(db, first["id"], clock, sql)
+    words = "Our giraffes are called Melman and Gloria, and nobody else knows."
+    second = quoting(db, sql, clock, "Giraffes have names", words)
+    put_around(sql, first["id"], f"{QUESTION}\n{words[:50]}\nThe end.")
+    sql.execute(
+        "update job_change set after = jsonb_set(after, '{around}', to_jsonb(%s::text))", (f"\n{words}",)
+    )
+    lifecycle.erase(db, second, clock.now())
+    assert [row["around"] for row in rows(sql)] == [f"{QUESTION}\nThe end."]
+    assert not sql.execute(
+        "select from job_change where (before || after)::text like '%%Melman%%'"
+    ).fetchall()
+    with pytest.raises(undoing.UndoRefused, match="erased"):
+        undoing.undo(db, run, clock.now())
+
+
+ALIKE = "Please look at the deployment of the mailer "
+
+
+@pytest.mark.parametrize(
+    ("said", "other"),
+    [("ok", "The token is broken, ok\nok then"), (f"{ALIKE}on Monday.", f"{ALIKE}on Friday.")],
+)
+def test_what_only_looks_like_an_erased_line_stays_and_its_runs_can_be_undone(
+    spoken: Transcript, db: Database, clock: FakeClock, sql: Connection, said: str, other: str
+) -> None:
+    (first,) = rows(sql)
+    put_around(sql, first["id"], f"{QUESTION}\n{other}")
+    run = archived_by_a_run(db, first["id"], clock, sql)
+    sql.execute("insert into embedding select owner_id, id, 'm@3', '[1,0,0]', '', now() from memory")
+    before = sql.execute("select * from memory").fetchall()
+    memory = quoting(db, sql, clock, "They said it", said)
+    lifecycle.erase(db, memory, clock.now())
+    assert sql.execute("select * from memory").fetchall() == before
+    assert sql.execute("select memory_id from embedding").fetchall() == [{"memory_id": first["id"]}]
+    assert undoing.undo(db, run, clock.now()) == 1
+
+
+def test_a_short_line_goes_where_it_stands_by_itself(
+    spoken: Transcript, db: Database, clock: FakeClock, sql: Connection
+) -> None:
+    (first,) = rows(sql)
+    memory = quoting(db, sql, clock, "They said it", "PIN 4711")
+    put_around(sql, first["id"], "PIN 4711\nPIN 47110\nPIN 4711")
+    lifecycle.erase(db, memory, clock.now())
+    assert [row["around"] for row in rows(sql)] == ["\nPIN 47110"]
+
+
+def test_only_what_has_the_words_is_locked(
+    spoken: Transcript, db: Database, clock: FakeClock, sql: Connection
+) -> None:
+    (first,) = rows(sql)
+    memory = quoting(db, sql, clock, "They said ok", "ok")
+    put_around(sql, first["id"], "The token")
+    with db.transaction() as other:
+        other.execute("select from memory where id = %s for update", (first["id"],))
+        lifecycle.erase(db, memory, clock.now())
+    assert [row["id"] for row in rows(sql)] == [first["id"]]
