@@ -60,10 +60,21 @@ def _opened(row: Row, standing: dict[uuid.UUID, Memory]) -> Opened:
     )
 
 
-def evidence(db: Database, memory: uuid.UUID, limit: int) -> list[dict[str, Any]]:
+def evidence(
+    db: Database, memory: uuid.UUID, limit: int, projects: Sequence[uuid.UUID] | None = None
+) -> list[dict[str, Any]]:
     """What a memory stands on, oldest first: quote, origin, at, recorded_at, session, session_title, agent, and where it is
-    another memory source_memory_id and source_title, which is None where that one was forgotten."""
-    args = {"owner": db.owner_id, "id": memory, "limit": limit}
+    another memory source_memory_id and source_title, which is None where that one was forgotten or is `elsewhere`.
+
+    Args:
+        projects: what is of another project than these is `elsewhere`; None: nothing is.
+    """
+    args = {
+        "owner": db.owner_id,
+        "id": memory,
+        "limit": limit,
+        "projects": None if projects is None else list(projects),
+    }
     with db.transaction() as conn:
         return conn.execute(SQL["detail.evidence"], args).fetchall()
 

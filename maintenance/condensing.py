@@ -121,12 +121,7 @@ def judge(draft: Draft, least: int, *, titles: bool = False) -> Verdict:
         elif gone := lost(source, draft.text):
             faults.append((source.id, f"it does not say {_listed(gone)}"))
         elif not text.supports(source):
-            faults.append(
-                (
-                    source.id,
-                    "it does not say in one place, and in its words, what the note's first sentence says",
-                )
-            )
+            faults.append((source.id, "it does not say in one place what the note's first sentence says"))
         elif len(united) <= LIST_LIMIT:
             files = united
             replaced.append(source)

@@ -37,11 +37,14 @@ class LateEmbedder:
         return self._made
 
 
-def late_embedder(settings: Settings, *, fetch: bool) -> Embedder | None:
+def late_embedder(
+    settings: Settings, *, fetch: bool, alive: Callable[[], None] = lambda: None
+) -> Embedder | None:
     """The embedder the settings ask for, or None.
 
     Args:
         fetch: fetch the local one's model file when it is not there; without, it counts as missing then.
+        alive: called while it is fetched, as long as bytes arrive.
 
     Raises:
         EmbedderUnavailable, ProviderError: it cannot be had.
@@ -53,7 +56,7 @@ def late_embedder(settings: Settings, *, fetch: bool) -> Embedder | None:
 
     folder = settings.model_dir / MODEL_NAME
     if fetch:
-        folder = ensure_model(settings.model_dir)
+        folder = ensure_model(settings.model_dir, progress=lambda done, total: alive())
     elif not (folder / MODEL.name).exists():
         raise EmbedderUnavailable("the embedder's model is not here yet; `cems observe` fetches it")
     return LateEmbedder(lambda: LocalEmbedder(folder), f"{MODEL_NAME}@{DIMENSIONS}", DIMENSIONS)

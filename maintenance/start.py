@@ -129,7 +129,7 @@ def run_job(
         return Ended(order, run, outcome, report, job.planned, seconds, by, error)
 
     with contextlib.nullcontext() if order.dry_run else alone(settings, order.job):
-        generator, embedder = models(settings, order, report)
+        generator, embedder = models(settings, order, report, alive)
         job = Job(
             db, settings, clock, None, generator, embedder, order.project, limits.stopping, told, report
         )
@@ -161,9 +161,15 @@ def alone(settings: Settings, job: runs.Job) -> Iterator[None]:
         yield
 
 
-def models(settings: Settings, order: Order, report: Report) -> tuple[TextGenerator | None, Embedder | None]:
+def models(
+    settings: Settings, order: Order, report: Report, alive: Callable[[], None] = lambda: None
+) -> tuple[TextGenerator | None, Embedder | None]:
     """What writes and what embeds for one run; None where there is none, which the report says if it should be there.
-    Nothing is loaded before it is used, and a dry run neither asks nor fetches."""
+    Nothing is loaded before it is used, and a dry run neither asks nor fetches.
+
+    Args:
+        alive: called while something is fetched.
+    """
     generator: TextGenerator | None = None
     embedder: Embedder | None = None
     try:
@@ -171,7 +177,7 @@ def models(settings: Settings, order: Order, report: Report) -> tuple[TextGenera
     except ProviderError as error:
         report.note(f"no model: {error}")
     try:
-        embedder = late_embedder(settings, fetch=not order.dry_run)
+        embedder = late_embedder(settings, fetch=not order.dry_run, alive=alive)
     except (ProviderError, EmbedderUnavailable) as error:
         report.note(f"no embedder: {error}")
     return generator, embedder

@@ -1,5 +1,5 @@
-"""Whether a text says what its sources say, as far as rules can tell: for each source one place in the text has the words of its
-title and nothing that opposes them; and each sentence of the text comes from a source. Where that is not sure, the source
+"""Whether a text says what its sources say, as far as rules can tell: for each source one place in the text has the words of
+its title and nothing that opposes them; and each sentence of the text comes from a source. Where that is not sure, the source
 stays as it is."""
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ class Text:
         """What all of them are about: a clause may leave it to its sentence."""
         self._full = [_part(self._kind, _whole(s)) for s in sources]
         self._known = frozenset(w for full in self._full for w in full.words)
+        self._marks = frozenset(m for full in self._full for m in full.marks)
         self._sentences = [
             _part(self._kind, text[a:b]) for text in (title, body) for a, b in _spans(text, _SENTENCE)
         ]
@@ -137,6 +138,8 @@ class Text:
         if missing & self._words or len(missing) > self._may_miss(title):
             return False  # what stands elsewhere may have been exchanged
         around = [s for s in self._sentences if s.words & borrowed or run.text.strip() in s.text]
+        if any(s.marks & lex.LIMITS - self._marks for s in around):
+            return False  # under a condition of nobody's
         if title.words - own and any(s.words - self._known for s in (run, *around)):
             return False  # a word in the place of another
         said = _read(self._kind, run.text.strip())

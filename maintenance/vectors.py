@@ -1,6 +1,7 @@
 """Vectors of the current model for every memory that lacks one, made so gently that whoever searches meanwhile hardly notices;
 and, once none is missing, the end of those of earlier models. Each few are stored as they are made, newest memory first, so
-a run that ends early has done part of the work. Until all are there, `cems search` is answered by the old ones (`db/serving.py`)."""
+a run that ends early has done part of the work. Until all are there, the old ones answer `cems search`
+(`db/serving.py`)."""
 
 from __future__ import annotations
 
@@ -154,7 +155,9 @@ class _Filling:
             except (LlmPaused, ProviderError) as error:
                 job.report.note(f"{PURPOSE}: {error}")
                 return
-            self.made += embeddings.add(job.db, self._embedder.model_id, vectors, job.clock.now(), made_from=rows)
+            self.made += embeddings.add(
+                job.db, self._embedder.model_id, vectors, job.clock.now(), made_from=rows
+            )
             failpoint("after_vectors")
             job.progress("vectors made", self.made, self._missing)
             if not self._embedder.needs_network:

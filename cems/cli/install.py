@@ -28,7 +28,10 @@ _START_SECONDS = 30.0
 _END_SECONDS = 10.0
 _USERS = ("up", "observer", "maintain", "database", "recall")
 """The locks of processes that a home must not be deleted under."""
-_MARKS = ("machine-id", "redaction-key")
+_MARKS = {"machine-id", "redaction-key"}
+"""What a home holds that was in use."""
+_OURS = _MARKS | {"backups", "config.toml", "hook", "logs", "models", "recall", "service.env"}
+"""What else one may hold."""
 
 
 @click.command()
@@ -160,7 +163,8 @@ def _refuse_to_purge(settings: Settings) -> None:
         UsageError: it is not, or it is in use.
     """
     folder, users = settings.home.resolve(), Path.home().resolve()
-    ours = (folder / "postgres").is_dir() or all((folder / name).is_file() for name in _MARKS)
+    found = {path.name for path in folder.iterdir() if path.suffix != ".lock"}
+    ours = "postgres" in found or found.issuperset(_MARKS) or found.issubset(_OURS)
     if users.is_relative_to(folder) or not ours:
         raise UsageError(
             f"{settings.home} is not a folder that CEMS alone made, so it is not deleted",

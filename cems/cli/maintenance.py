@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from maintenance.start import Ended, Progress
 
 NAMES = ("consolidation", "reflection", "summarization", "reindexing")
+"""As `db.runs.JOBS`, which is not imported for `--help`."""
 ALL = "all"
 
 

@@ -24,11 +24,14 @@ where m.owner_id = %(owner)s and m.forgotten_at is null
   and (%(projects)s::uuid[] is null or m.project_id is null or m.project_id = any(%(projects)s));
 
 -- name: evidence
-select s.quote, s.origin, s.at, s.recorded_at, s.source_memory_id, o.title as source_title, e.name as session, e.agent,
-       e.title as session_title
+-- What holds everywhere may stand on memories of any project; `elsewhere` where one may not be seen, and then without its title.
+select s.quote, s.origin, s.at, s.recorded_at, s.source_memory_id, case when seen.may then o.title end as source_title,
+       o.id is not null and not seen.may as elsewhere, e.name as session, e.agent, e.title as session_title
 from memory_source s
 left join session e on e.owner_id = s.owner_id and e.id = s.session_id
 left join memory o on o.owner_id = s.owner_id and o.id = s.source_memory_id and o.forgotten_at is null
+cross join lateral (
+    select (%(projects)s::uuid[] is null or o.project_id is null or o.project_id = any(%(projects)s)) as may) seen
 where s.owner_id = %(owner)s and s.memory_id = %(id)s order by s.at nulls last, s.id limit %(limit)s;
 
 -- name: around

@@ -114,7 +114,8 @@ class Tools:
         """The evidence of a memory, oldest first."""
         found = self._here.open_one(given.id)
         memory = found.memory
-        sources = self._here.asking(lambda db: details.evidence(db, memory.id, EVIDENCE_LIMIT))
+        readable = self._here.readable()
+        sources = self._here.asking(lambda db: details.evidence(db, memory.id, EVIDENCE_LIMIT, readable))
         items = [wording.index_line(memory, self._here.project().name)]
         if memory.state == "superseded":
             items.append(f"  SUPERSEDED: {wording.replaced(found)}")

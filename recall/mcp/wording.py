@@ -113,9 +113,9 @@ def source_line(source: Mapping[str, Any]) -> str:
     """One piece of evidence: whose words, when, in which session, and the quote; or the memory it stands on."""
     if source["source_memory_id"] is not None:
         title = source["source_title"]
-        return f"  · the memory [{short(source['source_memory_id'])}] " + (
-            safe(title) if title is not None else "(forgotten since)"
-        )
+        missing = "(of another project)" if source["elsewhere"] else "(forgotten since)"
+        said = safe(title) if title is not None else missing
+        return f"  · the memory [{short(source['source_memory_id'])}] {said}"
     at = source["at"] or source["recorded_at"]
     agent = f", subagent {safe(source['agent'])}" if source["agent"] else ""
     named = f" “{safe(one_line(source['session_title'], 90))}”" if source["session_title"] else ""

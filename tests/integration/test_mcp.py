@@ -246,6 +246,33 @@ def test_other_projects_are_closed_until_the_user_confirmed_a_search_in_them(
     talk(conversation)
 
 
+def test_evidence_of_what_holds_everywhere_names_no_memory_of_another_project(
+    talk: Callable[..., None], db: Database, sql: Connection, project: Project, other: Project
+) -> None:
+    rule = remember(db, sql, "Always write tests first", kind="preference")
+    own, theirs, gone = (
+        remember(db, sql, f"Write tests first in the {name}", kind="preference", project=where)
+        for name, where in (("larder", project), ("tern", other), ("attic", other))
+    )
+    forget(db, gone, NOW)
+    for number, source in enumerate((own, theirs, gone)):
+        sql.execute(
+            "insert into memory_source (owner_id, id, memory_id, source_memory_id, origin, at, recorded_at, quote)"
+            " values (%s, %s, %s, %s, 'user', %s, %s, '')",
+            (db.owner_id, uuid.uuid4(), rule, source, NOW + dt.timedelta(minutes=number), NOW),
+        )
+
+    async def conversation(agent: Agent) -> None:
+        said = await agent.call("why", id=short_of(rule))
+        assert f"[{short_of(own)}] Write tests first in the larder" in said
+        assert f"[{short_of(theirs)}] (of another project)" in said and "tern" not in said
+        assert f"[{short_of(gone)}] (forgotten since)" in said and "attic" not in said
+        await agent.call("search_elsewhere", query="tests", project="tern")
+        assert "Write tests first in the tern" in await agent.call("why", id=short_of(rule))
+
+    talk(conversation)
+
+
 def test_case_R70_what_was_replaced_is_labelled_and_what_was_forgotten_does_not_come_back(
     talk: Callable[..., None], db: Database, sql: Connection, project: Project
 ) -> None:

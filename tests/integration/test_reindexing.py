@@ -7,22 +7,24 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from pgvector import Vector as Stored
 
 from cems import home
 from cems.errors import LostRace
-from cems.providers import Embedder
+from cems.providers import Embedder, Vector
 from cems.providers.fake import HashEmbedder
 from cems.redact import Redactor
 from cems.settings import Settings
 from db import changes, embeddings, lifecycle, memories, old_vectors, runs, serving, undoing
 from db.connect import Connection, Database
 from db.search import Question, search
+from maintenance import vectors, wrong_vectors
 from observer.capture import Capture
 from tests.conftest import FakeClock
 from tests.reindexing import NEW, OLD, Refusing, counts, reindex
@@ -145,6 +147,91 @@ def test_what_an_embedder_refuses_keeps_nothing_else_from_its_vector(
     assert counts(sql) == {OLD.model_id: 48, NEW.model_id: 42}
     assert (job.report.failed, job.report.waiting, job.report.changed) == (6, 0, 42)
     assert any("stay until the 6 missing ones" in note for note in job.report.notes)
+
+
+def test_a_few_memories_that_an_embedder_refuses_do_not_keep_the_old_model(
+    db: Database, settings: Settings, clock: FakeClock, sql: Connection, stored: list[uuid.UUID]
+) -> None:
+    refusing = Refusing("of number 3:")  # one, among the oldest
+    clock.advance(60)
+    reindex(db, settings, clock, refusing, stopping=lambda: counts(sql).get(NEW.model_id, 0) >= 47)
+    assert counts(sql) == {OLD.model_id: 48, NEW.model_id: 47}
+    assert serving.serving_model(db, NEW.model_id) == NEW.model_id, "one less than the others"
+    job = reindex(db, settings, clock, refusing)
+    assert counts(sql) == {NEW.model_id: 47} and job.report.failed == 1
+
+
+def test_a_text_that_changes_while_its_vector_is_made_gets_the_vector_of_what_it_says_then(
+    db: Database, settings: Settings, clock: FakeClock, sql: Connection
+) -> None:
+    memory = remember(db, "The kafka runs on one host")
+
+    class Meanwhile(HashEmbedder):
+        def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+            if not self.texts:
+                sql.execute(
+                    "update memory set title = 'The kafka runs on two hosts', changed_at = %s where id = %s",
+                    (clock.now(), memory),
+                )
+            return super().embed_documents(texts)
+
+    reindex(db, settings, clock, Meanwhile())
+    (row,) = embeddings.sample(db, NEW.model_id, 1, "")
+    told = HashEmbedder().embed_query("The kafka runs on two hosts")
+    assert wrong_vectors.dot(told, row["vector"].to_list()) > 0.999
+
+
+def test_who_rests_ends_soon_when_told_to() -> None:
+    asked = iter((False, False, True))
+    vectors.rest(3600, lambda: next(asked))
+    assert next(asked, None) is None
+
+
+def wrong(db: Database, sql: Connection, memories: Sequence[uuid.UUID]) -> None:
+    """Give memories the vector of other words."""
+    with db.transaction() as conn:
+        for memory in memories:
+            conn.execute(
+                "update embedding set vector = %s where memory_id = %s",
+                (Stored(NEW.embed_query("nothing of the kind")), memory),
+            )
+
+
+@pytest.mark.parametrize(
+    ("some", "removed"), [([], 0), ([-1], 1), ([-1, -2, -3], 3), (range(20, 48), 48), (range(48), 48)]
+)
+def test_vectors_that_are_not_of_their_words_are_made_anew(
+    db: Database,
+    settings: Settings,
+    clock: FakeClock,
+    sql: Connection,
+    some: Sequence[int],
+    removed: int,
+) -> None:
+    memories = [remember(db, f"The {topic} of number {n}") for n, topic in enumerate(TOPICS * 6)]
+    give(db, NEW, clock)
+    right = sql.execute("select memory_id, vector::text from embedding order by memory_id").fetchall()
+    wrong(db, sql, [memories[n] for n in some])
+    job = reindex(db, settings, clock, dry=True)
+    assert job.report.changed == removed and counts(sql) == {NEW.model_id: 48}
+    job = reindex(db, settings, clock)
+    assert job.report.changed == 2 * removed, "removed, and made"
+    assert sql.execute("select memory_id, vector::text from embedding order by memory_id").fetchall() == right
+    assert reindex(db, settings, clock).report.changed == 0
+
+
+def test_an_embedder_that_computes_wrongly_takes_no_vector_away(
+    db: Database, settings: Settings, clock: FakeClock, sql: Connection
+) -> None:
+    class Broken(HashEmbedder):
+        def embed_query(self, text: str) -> Vector:
+            return super().embed_query("always the same")
+
+    remember(db, "The kafka runs on one host")
+    give(db, NEW, clock)
+    job = reindex(db, settings, clock, Broken())
+    assert job.report.changed == 0 and counts(sql) == {NEW.model_id: 1}
+    assert any("computes wrongly" in note for note in job.report.notes)
 
 
 def test_an_embedder_that_is_away_leaves_the_rest_for_the_next_run(

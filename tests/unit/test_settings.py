@@ -51,6 +51,8 @@ def test_the_usual_variables_of_other_programs_count_last(tmp_path: Path) -> Non
         ("CEMS_OBSERVER_WATCH", "perhaps"),
         ("CEMS_EMBEDDER", "cloud"),
         ("CEMS_LOG_LEVEL", "loud"),
+        ("CEMS_ARCHIVE_AFTER_DAYS", "999999"),
+        ("CEMS_SUMMARIZATION_AGE_DAYS", "36501"),
         ("CEMS_EMBEDDING_DIMENSIONS", "100000"),
     ],
 )

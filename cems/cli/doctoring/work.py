@@ -100,4 +100,3 @@ def _stored(settings: Settings, embedder: Any) -> Iterator[Finding]:
             return
     waiting = f"; {many(missing, 'memory waits', 'memories wait')} for a vector" if missing else ""
     yield ok(part, f"{embedder.model_id}{waiting}")
-
