@@ -169,10 +169,12 @@ class Settings:
     summarization_schedule: str = _field(
         "0 4 * * 0",
         "maintenance.summarization",
-        "when old memories are summarised and stale ones archived (cron)",
+        "when old memories are summarised, and what ended long ago is archived (cron)",
     )
     reindexing_schedule: str = _field(
-        "0 5 1 * *", "maintenance.reindexing", "when vectors and indexes are checked and rebuilt (cron)"
+        "0 5 1 * *",
+        "maintenance.reindexing",
+        "when vectors and indexes are checked, and stale memories archived (cron)",
     )
     maintenance_deadline: Seconds = _field(
         3600.0, "maintenance.deadline", "seconds after which a job stops where it is; the next run goes on"

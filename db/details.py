@@ -79,7 +79,7 @@ def evidence(
         return conn.execute(SQL["detail.evidence"], args).fetchall()
 
 
-def around(
+def neighbours(
     db: Database,
     project: uuid.UUID,
     at: dt.datetime,
@@ -104,7 +104,7 @@ def around(
         "now": now,
     }
     with db.transaction() as conn:
-        return [memory_of(row) for row in conn.execute(SQL["detail.around"], args).fetchall()]
+        return [memory_of(row) for row in conn.execute(SQL["detail.neighbours"], args).fetchall()]
 
 
 def freshness(db: Database, project: uuid.UUID) -> Row:

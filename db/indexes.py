@@ -208,7 +208,7 @@ def _in_thread(work: Callable[[], object]) -> Iterator[threading.Event]:
     def run() -> None:
         try:
             work()
-        except BaseException as error:  # a thread's outermost level: who waits for it raises it on
+        except BaseException as error:  # noqa: BLE001 - a thread's outermost level: who waits for it raises it on
             errors.append(error)
         finally:
             ended.set()

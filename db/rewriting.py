@@ -105,31 +105,9 @@ def quiet(
     return _sources(db, "quiet", marks=list(marks), project=project, before=before, now=now, limit=MOST)
 
 
-def over(
-    db: Database,
-    project: uuid.UUID | None,
-    *,
-    before: dt.datetime,
-    long_before: dt.datetime,
-    confidence: float,
-    now: dt.datetime,
-) -> list[Over]:
-    """Memories that are over, oldest first, without those that a person brought back.
-
-    Args:
-        before, long_before: see the statement.
-        confidence: below it a memory is doubtful.
-    """
-    rows = _all(
-        db,
-        "rewriting.over",
-        project=project,
-        before=before,
-        long_before=long_before,
-        confidence=confidence,
-        now=now,
-        limit=MOST,
-    )
+def over(db: Database, project: uuid.UUID | None, before: dt.datetime) -> list[Over]:
+    """Memories that ended or were put off before a time, oldest first, without those that a person brought back."""
+    rows = _all(db, "rewriting.over", project=project, before=before, limit=MOST)
     return [Over(**row) for row in rows]
 
 

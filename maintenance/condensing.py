@@ -8,12 +8,12 @@ import dataclasses
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from cems.ids import uuid7
 from cems.models import BODY_LIMIT, LIST_LIMIT, TITLE_LIMIT, Kind, Layer, least_trusted
-from cems.terms import AROUND_LIMIT, terms
+from cems.terms import terms
 from cems.text import normalise, one_line, sanitise
 from db import changes, rewriting
 from db.changes import Change, What
@@ -22,6 +22,7 @@ from db.rewriting import Source
 from maintenance.job import Job
 from maintenance.statement import Statement, read
 from maintenance.support import Text
+from maintenance.together import entries, surroundings
 from maintenance.tokens import Token, language_of
 
 _SURROUNDINGS = ("Asked:", "Failed first:", "Changed:", "Files:")
@@ -257,7 +258,7 @@ def _made(
     transaction, so no second run can make it twice, and ids go on to say when a row was made."""
     sources = draft.sources
     newest = max(s.occurred_at for s in sources)
-    files = _union(s.files for s in (*replaced, *sources))
+    files = entries(s.files for s in (*replaced, *sources))
     says = [words for s in sources for words in (s.title, fact(s))] if project else []
     return {
         "id": uuid7(),
@@ -269,7 +270,7 @@ def _made(
         # Also the words of what it replaces, so that a search in those words finds it.
         "terms": terms(draft.title, draft.body, *files, f"{newest:%B %Y}", *says),
         "around": _around(replaced) if project else "",
-        "concepts": _union(s.concepts for s in sources),
+        "concepts": entries(s.concepts for s in sources),
         "files": files if project else [],
         # As sure as its sources are on the whole: more of them do not make a guess surer.
         "confidence": round(sum(s.confidence for s in sources) / len(sources), 3),
@@ -283,14 +284,5 @@ def _made(
 def _around(replaced: Sequence[Source]) -> str:
     """What stood around the sources, for the keyword side alone: the first line, which a vector knows, stays empty, because
     no single question led to this memory."""
-    lines = dict.fromkeys(line for s in reversed(replaced) for line in s.around.split("\n") if line)
-    kept, length = [""], 0
-    for line in lines:
-        if length + len(line) + 1 <= AROUND_LIMIT:
-            kept.append(line)
-            length += len(line) + 1
-    return "\n".join(kept) if len(kept) > 1 else ""
-
-
-def _union(lists: Iterable[Sequence[str]]) -> list[str]:
-    return list(dict.fromkeys(entry for entries in lists for entry in entries))[:LIST_LIMIT]
+    lines = surroundings(s.around for s in reversed(replaced))
+    return f"\n{lines}" if lines else ""

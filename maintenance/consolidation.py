@@ -19,7 +19,6 @@ from db.candidates import Group, Member
 from maintenance import linkage
 from maintenance.candidates import Found, Pair, Vectors, by_vectors
 from maintenance.deciding import Case, Judge, by_rule
-from maintenance.guards import Scale
 from maintenance.job import Job
 from maintenance.merge import merge, replace
 from maintenance.shared_words import by_words
@@ -49,7 +48,7 @@ class _Consolidation:
         # A mark for each way of looking: when there is a better one, everything is looked at again.
         by = f"consolidation by {self._vectors.model if self._vectors else 'words'}"
         self._marks = [by, f"{by} and a model"] if job.generator else [by]
-        self._scale = Scale(candidate=job.settings.consolidation_threshold)
+        self._threshold = job.settings.consolidation_threshold
         self._apart: Counter[str] = Counter()
 
     def run(self) -> None:
@@ -97,7 +96,9 @@ class _Consolidation:
         for pairs in _batches(linkage.touching(found.pairs)):
             cases = self._cases(pairs, found.looked_at)
             exact = self._vectors is None
-            if not all(by_rule(c, parted, self._scale, self._job.stopping, only_exact=exact) for c in cases):
+            if not all(
+                by_rule(c, parted, self._threshold, self._job.stopping, only_exact=exact) for c in cases
+            ):
                 break
             self._judge.decide(cases)
             for case in cases:

@@ -14,7 +14,7 @@ from cems.models import ORIGINS
 from db.candidates import Member
 from maintenance import judging
 from maintenance.candidates import Pair
-from maintenance.guards import Scale, Statement, same_fact, why_apart
+from maintenance.guards import Statement, same_fact, why_apart
 from maintenance.job import Job
 
 MOST_JUDGED = 200
@@ -68,7 +68,7 @@ class Case:
 def by_rule(
     case: Case,
     parted: set[frozenset[uuid.UUID]],
-    scale: Scale,
+    threshold: float,
     stopping: Callable[[], bool],
     *,
     only_exact: bool,
@@ -93,7 +93,7 @@ def by_rule(
                 case.undecided[pair] = guard
             else:
                 case.apart[guard] += 1
-        elif (pair.cosine >= 1 or not only_exact) and same_fact(first, second, pair.cosine, scale):
+        elif (pair.cosine >= 1 or not only_exact) and same_fact(first, second, pair.cosine, threshold):
             case.same[frozenset(pair[:2])] = pair.cosine
         else:
             case.undecided[pair] = None

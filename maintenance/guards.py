@@ -5,7 +5,6 @@ says more; and before that every guard has to be silent. Nearness of vectors alo
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 
 from maintenance import contrast
@@ -13,15 +12,6 @@ from maintenance import lexicon as lex
 from maintenance.statement import Reading, is_reason, read
 from maintenance.statement import Statement as Statement
 from maintenance.tokens import Sentence, Token
-
-
-@dataclasses.dataclass(frozen=True)
-class Scale:
-    """What a cosine means for one embedding model."""
-
-    candidate: float = 0.92
-    """From here on two memories may be the same fact at all."""
-
 
 # Measured with bge-small-en-v1.5-int8@384 on tests/pairs (least, median, greatest cosine; how many at .92 or more). Nothing
 # parts the two halves: what follows from nearness is only that a pair is worth a look.
@@ -34,14 +24,8 @@ class Scale:
 #   languages    16  .929 .975  .988  16     supersessions   25  .696 .870  .967   5
 #   long          8  .887 .985  .994   7     traps          240  .670 .932 1.000 140
 #   plain        33  .864 .971 1.000  32     other places    17    1.000          17
-SCALES: dict[str, Scale] = {"bge-small-en-v1.5-int8@384": Scale(0.92)}
-"""Of the models that were measured, on tests/pairs."""
-
-
-def scale_of(model_id: str) -> Scale:
-    """The scale of a model, or the default for one that was not measured: the rules hold at any cosine."""
-    return SCALES.get(model_id, Scale(0.92))
-
+THRESHOLD = 0.92
+"""The cosine from which on two memories may be the same fact at all."""
 
 GUARDS: tuple[tuple[str, Callable[[Reading, Reading], bool]], ...] = (
     ("length", lambda a, b: a.rest != b.rest),
@@ -75,10 +59,10 @@ def why_apart(a: Statement, b: Statement) -> str | None:
     )
 
 
-def same_fact(a: Statement, b: Statement, cosine: float, scale: Scale) -> bool:
+def same_fact(a: Statement, b: Statement, cosine: float, threshold: float = THRESHOLD) -> bool:
     """Whether, by rule alone, the two say the same fact. Never true where a guard speaks, and never where the cosine is no
     number."""
-    if not cosine >= scale.candidate or why_apart(a, b):
+    if not cosine >= threshold or why_apart(a, b):
         return False
     ours, theirs = read(a), read(b)
     if not ours.title or not theirs.title or ours.cut or theirs.cut:

@@ -12,7 +12,7 @@ import psycopg
 
 from cems.errors import DatabaseUnavailable
 from cems.failpoint import failpoint
-from db import indexes
+from db import health, indexes
 from db.connect import OUTAGES
 from db.indexes import Index, Mender, Stopped
 from db.search import INDEXED
@@ -25,10 +25,6 @@ BLOATED = 0.6
 ordered index that grows at random places."""
 WORTH = 16 * 2**20
 """Bytes below which an empty half is not worth the work."""
-TABLES = (
-    "memory", "memory_source", "memory_use", "embedding", "line", "session", "transcript", "batch", "project", "tombstone",
-    "llm_call", "job_run", "job_change", "job_mark",
-)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,10 +51,10 @@ def refresh_statistics(job: Job) -> None:
     with _mender(job, quiet=True) as mender:
         if mender is None:
             return
-        for table in TABLES:
+        for table in health.tables(job.db):
             with contextlib.suppress(psycopg.errors.LockNotAvailable):
                 try:
-                    mender.analyze(table, job.stopping)
+                    mender.analyze(table["name"], job.stopping)
                 except Stopped:
                     return
 

@@ -5,7 +5,6 @@ and that one takes the place of the other; where that is against their dates, wh
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 import json
 import uuid
@@ -16,8 +15,8 @@ import msgspec
 
 from cems.errors import BadAnswer
 from cems.models import BODY_LIMIT, TITLE_LIMIT, Kind
-from cems.providers import GenerateRequest, TextGenerator
-from cems.text import one_line, sanitise
+from cems.providers import GenerateRequest
+from cems.text import sanitise
 from maintenance.guards import Statement, why_apart
 from maintenance.statement import read
 
@@ -25,7 +24,6 @@ PURPOSE = "judging"
 MOST_PAIRS = 12
 """In one request: enough to save calls, few enough to be judged with care."""
 OUTPUT_TOKENS = 4000
-REASON_LIMIT = 300
 _KIN = 0.34
 """The share of the shorter one's words that two memories about one subject have in common at least."""
 
@@ -108,19 +106,6 @@ class Told(Protocol):
 Pair = tuple[Told, Told]
 
 
-@dataclasses.dataclass(frozen=True)
-class Judged:
-    """What a judge said of a pair, and what of it is accepted."""
-
-    verdict: Verdict
-    reason: str
-    """The judge's words, for people."""
-    guard: str | None = None
-    """What keeps the two apart by rule; never set where the verdict is `same`."""
-    overruled: Verdict | None = None
-    """What the judge said, where that was not accepted."""
-
-
 class _Given(msgspec.Struct):
     pair: int
     verdict: Verdict
@@ -129,19 +114,6 @@ class _Given(msgspec.Struct):
 
 class _Answer(msgspec.Struct):
     verdicts: Annotated[list[_Given], msgspec.Meta(max_length=10 * MOST_PAIRS)]
-
-
-def judge(pairs: Sequence[Pair], generator: TextGenerator, *, timeout: float = 60.0) -> list[Verdict]:
-    """A verdict for each pair, in order, in as few requests as it takes.
-
-    Raises:
-        ProviderError: as the generator raises it; BadAnswer also where an answer is not one verdict for every pair.
-    """
-    found: list[Verdict] = []
-    for start in range(0, len(pairs), MOST_PAIRS):
-        some = pairs[start : start + MOST_PAIRS]
-        found += verdicts(generator.generate(request(some, timeout=timeout)).data, some)
-    return found
 
 
 def request(pairs: Sequence[Pair], *, timeout: float = 60.0) -> GenerateRequest:
@@ -157,12 +129,7 @@ def request(pairs: Sequence[Pair], *, timeout: float = 60.0) -> GenerateRequest:
 
 
 def verdicts(data: Mapping[str, Any], pairs: Sequence[Pair]) -> list[Verdict]:
-    """The verdicts of an answer, as far as they are accepted. Raises as `judged`."""
-    return [one.verdict for one in judged(data, pairs)]
-
-
-def judged(data: Mapping[str, Any], pairs: Sequence[Pair]) -> list[Judged]:
-    """What an answer says of each pair. Its reasons are a model's words: to be redacted before they are kept or shown.
+    """The verdicts of an answer, as far as they are accepted. Its reasons only make a model think; nobody is shown them.
 
     Raises:
         BadAnswer: the shape is wrong, or it is not exactly one verdict for every pair.
@@ -174,7 +141,7 @@ def judged(data: Mapping[str, Any], pairs: Sequence[Pair]) -> list[Judged]:
     if sorted(given.pair for given in answer.verdicts) != list(range(1, len(pairs) + 1)):
         raise BadAnswer(f"the answer is not one verdict for each of the {len(pairs)} pairs")
     given = sorted(answer.verdicts, key=lambda one: one.pair)
-    return [_accepted(one, pair) for one, pair in zip(given, pairs, strict=True)]
+    return [_accepted(one.verdict, pair) for one, pair in zip(given, pairs, strict=True)]
 
 
 def _shown(memory: Told) -> str:
@@ -190,19 +157,17 @@ def _shown(memory: Told) -> str:
     return json.dumps({k: v for k, v in shown.items() if v}).replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def _accepted(given: _Given, pair: Pair) -> Judged:
+def _accepted(said: Verdict, pair: Pair) -> Verdict:
     """The judge's word where the rules leave room for it."""
     first, second = (Statement(m.kind, m.project_id, m.title, m.body, tuple(m.files)) for m in pair)
     guard = why_apart(first, second)
-    said = accepted = given.verdict
     if (
         guard == "project"
         or (said == "same" and (guard or not _shown_whole(pair)))
         or (said in _REPLACING and not _related(first, second))
     ):
-        accepted = "different"
-    reason = one_line(sanitise(given.reason), REASON_LIMIT)
-    return Judged(accepted, reason, guard, said if said != accepted else None)
+        return "different"
+    return said
 
 
 def _shown_whole(pair: Pair) -> bool:

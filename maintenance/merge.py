@@ -10,13 +10,14 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from cems.models import BODY_LIMIT, LIST_LIMIT, ORIGINS, Kind
-from cems.terms import AROUND_LIMIT, memory_terms, terms
+from cems.models import BODY_LIMIT, ORIGINS, Kind
+from cems.terms import memory_terms, terms
 from cems.text import normalise
 from db.candidates import Member
 from db.changes import Change
-from maintenance.guards import Scale, Statement, same_fact, why_apart
+from maintenance.guards import Statement, same_fact, why_apart
 from maintenance.statement import read
+from maintenance.together import entries, surroundings
 
 _TICK = dt.timedelta(microseconds=1)
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f])\s*|\n+")
@@ -105,14 +106,15 @@ def replace(earlier: Member, later: Member) -> Change:
 
 def _united(survivor: Member, together: Sequence[Member], body: str) -> dict[str, Any]:
     """The survivor's columns that are made of all of them."""
-    files = _first(LIST_LIMIT, *(m.files for m in together))
+    files = entries(m.files for m in together)
     occurred_at = min(m.occurred_at for m in together)
     return {
         "body": body,
         "files": files,
-        "concepts": _first(LIST_LIMIT, *(m.concepts for m in together)),
+        "concepts": entries(m.concepts for m in together),
         "terms": memory_terms(survivor.title, body, files, occurred_at),
-        "around": _around(together),
+        # The survivor's first: its vector knows the first line.
+        "around": surroundings(m.around for m in together),
         "confidence": max(m.confidence for m in together),
         "origin": min((m.origin for m in together), key=ORIGINS.index),
         "occurred_at": occurred_at,
@@ -127,17 +129,6 @@ def _snoozed(together: Sequence[Member]) -> dt.datetime | None:
     if any(m.pinned for m in together):
         return None
     return max((m.snoozed_until for m in together if m.snoozed_until), default=None)
-
-
-def _around(together: Sequence[Member]) -> str:
-    """The lines of all of them as far as there is room; the survivor's first, because its vector knows the first."""
-    lines = dict.fromkeys(line for m in together for line in m.around.split("\n") if line)
-    kept, length = [], 0
-    for line in lines:
-        if length + len(line) + 1 <= AROUND_LIMIT:
-            kept.append(line)
-            length += len(line) + 1
-    return "\n".join(kept)
 
 
 def unite(title: str, body: str, other: Member) -> str | None:
@@ -195,7 +186,7 @@ class _Said:
     def _is(self, other: _Said) -> bool:
         """Whether rules read the same in both, no more and no less."""
         ours, theirs = self._statement, other._statement
-        return read(ours).title == read(theirs).title and same_fact(ours, theirs, 1.0, Scale())
+        return read(ours).title == read(theirs).title and same_fact(ours, theirs, 1.0)
 
 
 def _stem(word: str) -> str:
@@ -204,8 +195,3 @@ def _stem(word: str) -> str:
         if len(word) > len(ending) + 1 and word.endswith(ending) and word.isalpha():
             return word.removesuffix(ending)
     return word
-
-
-def _first(limit: int, *lists: Sequence[str]) -> list[str]:
-    """The first entries of several lists, each once."""
-    return list(dict.fromkeys(entry for entries in lists for entry in entries))[:limit]

@@ -18,7 +18,7 @@ from db.changes import Change
 from db.memories import content_hash
 from db.rewriting import Source
 from maintenance.condensing import Draft, fact, values_in, write
-from maintenance.guards import Scale, same_fact, why_apart
+from maintenance.guards import same_fact, why_apart
 from maintenance.job import Job
 from maintenance.merge import sentences
 from maintenance.reflection_prompt import EVERYWHERE, SAME_SCHEMA
@@ -78,7 +78,7 @@ class Everywhere:
         """Whether a person forgot one of these in some project: what holds everywhere would come back there."""
         gone = rewriting.forgotten_rules(self._job.db)
         return any(content_hash(s.kind, s.title, s.body) in gone for s in group) or any(
-            same_fact(_sentence(s.title), _sentence(title), 1.0, Scale())
+            same_fact(_sentence(s.title), _sentence(title), 1.0)
             for title in gone.values()
             if title
             for s in group

@@ -45,15 +45,7 @@ def run_once(job: Job) -> None:
 def _archive(job: Job) -> None:
     """Archive what is over; see `over` in db/queries/rewriting.sql."""
     now, age = job.clock.now(), dt.timedelta(days=job.settings.summarization_age_days)
-    found = rewriting.over(
-        job.db,
-        job.project,
-        before=now - age,
-        long_before=now - 2 * age,
-        confidence=job.settings.archive_confidence,
-        now=now,
-    )
-    for memory in found:
+    for memory in rewriting.over(job.db, job.project, now - age):
         if job.stopping():
             job.report.waiting += 1
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +24,21 @@ DAY = dt.datetime(2026, 11, 20, 9, 0, tzinfo=dt.UTC)
 TABLES = ("memory", "memory_source", "embedding", "tombstone")
 _LINE = re.compile(r"^\[(\d+)\] (\S+) (.*)$", re.M)
 _JOBS = {"reflection": reflection.run_once, "summarization": summarization.run_once}
+
+
+class Died(BaseException):
+    """The end of a process."""
+
+
+def dying(nth: int) -> Callable[[], None]:
+    """Ends the process when it passes a point for the nth time."""
+    passed = itertools.count(1)
+
+    def die() -> None:
+        if next(passed) == nth:
+            raise Died
+
+    return die
 
 
 def project(db: Database, name: str) -> uuid.UUID:

@@ -254,8 +254,10 @@ def _next(settings: Settings, way: plan.Way, parts: frozenset[plan.Part]) -> lis
                 "Your services stop when you log out; `loginctl enable-linger` lets them go on (missed jobs are caught up)."
             )
     if not settings.gemini_api_key:
+        # The services of systemd have a file of their own; everything else reads the settings.
+        file = "service.env" if services.manager() == "systemd" else "config.toml"
         lines.append(
-            f"Memories are written by rules; a Gemini key in {settings.home / 'service.env'} writes better ones."
+            f"Memories are written by rules; with a Gemini key in {settings.home / file}, by a model."
         )
     lines.append(
         "Learn from the sessions there are: `cems backfill`. See what it knows and does: `cems status`."

@@ -14,13 +14,13 @@ import click
 from cems import settings as configuration
 from cems.cli import output, scope
 from cems.cli.stopping import Stopping
-from cems.errors import NotFound, UsageError
+from cems.errors import AlreadyRunning, NotFound, UsageError
 from cems.settings import Settings
 
 if TYPE_CHECKING:
     from db.connect import Database
     from db.runs import Job
-    from maintenance.start import Ended, Progress
+    from maintenance.start import Ended, Order, Progress
 
 NAMES = ("consolidation", "reflection", "summarization", "reindexing")
 """As `db.runs.JOBS`, which is not imported for `--help`."""
@@ -52,8 +52,8 @@ def maintenance(
     The jobs:
       consolidation   merges memories that say the same
       reflection      condenses observations of a project into reflections
-      summarization   summarises old memories, archives stale ones
-      reindexing      checks and rebuilds vectors and indexes
+      summarization   summarises old memories, archives what ended
+      reindexing      checks and rebuilds vectors and indexes, archives stale memories
 
     \b
     Examples:
@@ -95,7 +95,12 @@ def _sensible(
 
 
 def _run(settings: Settings, names: Sequence[str], project: str | None, dry_run: bool, as_json: bool) -> int:
-    """Run jobs one after another; the exit code says whether all of them went well."""
+    """Run jobs one after another; the exit code says whether all of them went well. One of several that runs elsewhere is
+    refused, and the others run.
+
+    Raises:
+        AlreadyRunning: the only one runs elsewhere.
+    """
     from cems import logs
     from cems.cli import maintenance_text
     from cems.cli.reach import database
@@ -106,6 +111,7 @@ def _run(settings: Settings, names: Sequence[str], project: str | None, dry_run:
     logs.configure("warning" if quiet else settings.log_level, settings.log_format)
     logging.getLogger("psycopg").setLevel(logging.CRITICAL)
     ended: list[Ended] = []
+    documents: list[dict[str, Any]] = []
     with (
         Stopping(exit_code=lambda number: 128 + number) as stopping,
         database(settings, "cems_writer") as db,
@@ -115,16 +121,27 @@ def _run(settings: Settings, names: Sequence[str], project: str | None, dry_run:
             if stopping.event.is_set():
                 break
             order = Order(_job(name), project=only, dry_run=dry_run)
-            with _progress(sys.stderr.isatty()) as progress:
-                ended.append(run_job(db, settings, order, SystemClock(), stopping.event, progress=progress))
+            try:
+                with _progress(sys.stderr.isatty()) as progress:
+                    one = run_job(db, settings, order, SystemClock(), stopping.event, progress=progress)
+            except AlreadyRunning as error:
+                if len(names) == 1:
+                    raise
+                documents.append(_refused(order, error, project))
+                if not as_json:
+                    maintenance_text.refused(output.console(), order.job, str(error))
+                continue
+            ended.append(one)
+            documents.append(document(one, project))
             if not as_json:
-                maintenance_text.ended(output.console(), ended[-1])
-    documents = [document(one, project) for one in ended]
+                maintenance_text.ended(output.console(), one)
     if as_json:
         output.document(documents[0] if len(names) == 1 and documents else _together(documents, dry_run))
     if stopping.signal:
         return 128 + stopping.signal
-    return 1 if any(one.outcome == "failed" for one in ended) else 0
+    if any(one.outcome == "failed" for one in ended):
+        return 1
+    return AlreadyRunning.exit_code if len(documents) > len(ended) else 0
 
 
 def document(one: Ended, project: str | None = None) -> dict[str, Any]:
@@ -147,8 +164,17 @@ def document(one: Ended, project: str | None = None) -> dict[str, Any]:
     }
 
 
+def _refused(order: Order, error: AlreadyRunning, project: str | None) -> dict[str, Any]:
+    """A run that did not begin, with the keys of one that did."""
+    from maintenance.job import Report
+    from maintenance.start import Ended
+
+    nothing = document(Ended(order, None, "stopped", Report(), [], 0.0, error=str(error)), project)
+    return nothing | {"outcome": "refused"}
+
+
 _SUMMED = ("seen", "changed", "kept_apart", "failed", "llm_calls", "cost", "waiting", "seconds")
-_WORST = ("failed", "stopped", "done")
+_WORST = ("failed", "refused", "stopped", "done")
 
 
 def _together(documents: Sequence[dict[str, Any]], dry_run: bool) -> dict[str, Any]:

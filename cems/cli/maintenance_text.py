@@ -48,6 +48,11 @@ def ended(console: Console, one: Ended) -> None:
     pairs(console, facts)
 
 
+def refused(console: Console, job: str, why: str) -> None:
+    """Print that a run did not begin."""
+    block(console, Text.assemble((job, "bold"), ": ", ("refused", "red"), f"; {clean(why)}"), indent=0)
+
+
 def _left(one: Ended) -> str:
     waiting = f"{one.report.waiting:,} waiting" if one.report.waiting else ""
     if one.outcome != "stopped":

@@ -34,7 +34,7 @@ cross join lateral (
     select (%(projects)s::uuid[] is null or o.project_id is null or o.project_id = any(%(projects)s)) as may) seen
 where s.owner_id = %(owner)s and s.memory_id = %(id)s order by s.at nulls last, s.id limit %(limit)s;
 
--- name: around
+-- name: neighbours
 -- The nearest of one project on both sides of a place in time; a memory's id settles which of the same instant come first.
 (select m.id, m.layer, m.kind, m.title, m.body, m.concepts, m.files, p.name as project, m.confidence, m.origin, m.author,
         m.occurred_at, m.recorded_at, m.seen_count, 'active' as state

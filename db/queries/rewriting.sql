@@ -63,21 +63,17 @@ where m.owner_id = %(owner)s and m.forgotten_at is null and m.superseded_by is n
 order by m.occurred_at, m.id limit %(limit)s;
 
 -- name: over
--- What is over, and why: it ended before `before`; it was put off until before then and not missed since; or it is context of
--- before `long_before`, seen once, never used, and doubtful. What was put away once and is here again was brought back.
+-- What is over, and why: it ended before `before`, or it was put off until before then and not missed since. What nobody used is
+-- for re-indexing to put away. What was put away once and is here again was brought back.
 select m.id, m.changed_at, m.title,
        case when m.valid_to < %(before)s then 'it has not held for a long time'
-            when m.snoozed_until < %(before)s then 'it was put off, and not missed since'
-            else 'old context, seen once, never used, of low confidence' end as why
+            else 'it was put off, and not missed since' end as why
 from memory m
 where m.owner_id = %(owner)s and m.forgotten_at is null and m.superseded_by is null and m.archived_at is null
   and m.kind <> 'preference' and not m.pinned and m.author <> 'hand'
   and (%(project)s::uuid is null or m.project_id = %(project)s)
   and (m.valid_to < %(before)s
-       or (m.snoozed_until < %(before)s and (m.last_used_at is null or m.last_used_at < m.snoozed_until))
-       or (m.kind = 'context' and m.layer = 'observation' and m.occurred_at < %(long_before)s and m.used_count = 0
-           and m.seen_count = 1 and m.confidence < %(confidence)s
-           and (m.snoozed_until is null or m.snoozed_until <= %(now)s)))
+       or (m.snoozed_until < %(before)s and (m.last_used_at is null or m.last_used_at < m.snoozed_until)))
   and not exists (select from job_change c
                   where c.owner_id = m.owner_id and c.memory_id = m.id and c.table_name = 'memory' and c.before is not null
                     and c.what in ('summarized', 'archived'))

@@ -56,7 +56,7 @@ where r.owner_id = %(owner)s and r.outcome = 'running' order by r.job;
 
 -- name: idle_streak
 -- The newest finished runs of a job that had something to do, newest first.
-select (report->>'changed')::integer as changed, (report->>'failed')::integer as failed,
+select (report->>'changed')::integer as changed,
        (report->>'waiting')::integer - coalesce((report->>'without_model')::integer, 0) as waiting
 from job_run
 where owner_id = %(owner)s and job = %(job)s and outcome in ('done', 'failed') and project_id is null

@@ -73,7 +73,7 @@ class Tools:
         memory = anchor.memory.id if anchor else details.NIL
         place = (anchor.project_id if anchor else None) or project.id
         found = self._here.asking(
-            lambda db: details.around(
+            lambda db: details.neighbours(
                 db,
                 place,
                 at,

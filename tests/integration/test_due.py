@@ -391,20 +391,18 @@ def test_case_J86_S55_of_two_workers_one_runs_a_job(
     one_home: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    going, most = [0], [0]
-    lock = threading.Lock()
+    refused = threading.Event()
 
-    def slowly(job: Job) -> None:
-        with lock:
-            going[0] += 1
-            most[0] = max(most[0], going[0])
-        time.sleep(0.05)
+    def held(job: Job) -> None:
+        assert refused.wait(20), "the other worker has to be refused while this one runs"
         assert not job.stopping()
-        with lock:
-            going[0] -= 1
         ran.append(("consolidation", job.clock.now()))
 
-    stand_in_jobs.put("consolidation", slowly)
+    def look(one: Worker) -> None:
+        if not one.look():
+            refused.set()
+
+    stand_in_jobs.put("consolidation", held)
     clock = FakeClock(at("2026-11-01T12:00"))
     made(sql, clock.time)
     settings = nightly(settings, consolidation_schedule="0 3 * * *")
@@ -416,12 +414,13 @@ def test_case_J86_S55_of_two_workers_one_runs_a_job(
     for day in range(2, 12):
         clock.time = at(f"2026-11-{day:02}T03:00")
         for _ in range(2):
-            threads = [threading.Thread(target=one.look) for one in workers]
+            refused.clear()
+            threads = [threading.Thread(target=look, args=(one,)) for one in workers]
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join(20)
-    assert len(ran) == 10 and most == [1]
+                thread.join(40)
+    assert len(ran) == 10, "one worker a day; a second run would have been let go by nobody"
     assert outcomes(db) == ["done"] * 10
 
 

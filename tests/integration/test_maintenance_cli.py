@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from cems.home import exclusive
 from db import lifecycle, memories, runs
 from db.connect import Connection, Database, Row
 from db.memories import HandWritten
@@ -231,6 +232,21 @@ def test_a_run_by_hand_counts_and_all_runs_the_four_in_order(program: Program, d
     assert {"seen", "changed", "kept_apart", "failed", "llm_calls", "cost"} <= found.keys()
     out = program("maintenance", "--job", "all", **doing(reflection="fail"), code=1)
     assert out.out.count("done") == 3 and "ValueError" in out.out and "tabs" not in out.out + out.err
+
+
+def test_a_job_of_all_that_runs_elsewhere_is_told_beside_those_that_ran(program: Program, home: Path) -> None:
+    with exclusive(home, "job-reflection"):
+        found = program.json("maintenance", "--job", "all", code=75)
+        outcomes = {one["job"]: one["outcome"] for one in found["runs"]}
+        assert list(outcomes) == list(runs.JOBS) and found["outcome"] == "refused" and found["seen"] == 3
+        assert outcomes.pop("reflection") == "refused" and set(outcomes.values()) == {"done"}
+        assert "is running already" in found["runs"][1]["error"] and found["runs"][1]["run"] is None
+        out = program("maintenance", "--job", "all", code=75).out
+        assert out.count("done") == 3 and "reflection: refused; reflection is running already" in out
+        assert program("maintenance", "--job", "reflection", code=75).out == ""
+        assert (
+            program("maintenance", "--job", "all", **doing(reindexing="fail"), code=1).out.count("done") == 2
+        )
 
 
 def test_a_dry_run_changes_no_byte(program: Program, db: Database, sql: Connection, home: Path) -> None:

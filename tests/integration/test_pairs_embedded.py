@@ -12,7 +12,7 @@ import pytest
 
 from cems.providers.local import LocalEmbedder
 from db.embeddings import embedded_text
-from maintenance.guards import Scale, Statement, same_fact, scale_of
+from maintenance.guards import THRESHOLD, Statement, same_fact
 from tests.local_model import model_folder
 from tests.pairs import DUPLICATES, OTHERS, PAIRS, Pair
 
@@ -51,16 +51,15 @@ CHOSEN: dict[str, Callable[[Pair], bool]] = {
 
 
 @functools.cache
-def _measured() -> tuple[Scale, dict[int, float]]:
-    """The embedder's scale, and the cosine of each pair by its place."""
+def _measured() -> dict[int, float]:
+    """The cosine of each pair by its place."""
     embedder = LocalEmbedder(model_folder())
     sides = [s for pair in PAIRS for s in (pair.first, pair.second)]
     vectors = embedder.embed_documents([_text(s) for s in sides])
-    near = {
+    return {
         number: sum(x * y for x, y in zip(vectors[2 * number], vectors[2 * number + 1], strict=True))
         for number in range(len(PAIRS))
     }
-    return scale_of(embedder.model_id), near
 
 
 def _text(statement: Statement) -> str:
@@ -68,14 +67,13 @@ def _text(statement: Statement) -> str:
 
 
 def measured(pairs: Sequence[Pair]) -> list[tuple[Pair, float]]:
-    _, near = _measured()
+    near = _measured()
     return [(pair, near[PAIRS.index(pair)]) for pair in pairs]
 
 
 def figures(pairs: Sequence[Pair]) -> Figures:
-    scale, _ = _measured()
-    near = [(pair, cosine) for pair, cosine in measured(pairs) if cosine >= scale.candidate]
-    merged = [pair for pair, cosine in near if same_fact(pair.first, pair.second, cosine, scale)]
+    near = [(pair, cosine) for pair, cosine in measured(pairs) if cosine >= THRESHOLD]
+    merged = [pair for pair, cosine in near if same_fact(pair.first, pair.second, cosine)]
     return Figures(len(near) / len(pairs), len(merged) / len(near))
 
 
@@ -87,8 +85,7 @@ def test_duplicates_are_found_and_merged_as_well_as_promised(name: str) -> None:
 
 
 def test_case_M56_nearness_alone_would_merge_different_facts_and_rules_do_not() -> None:
-    scale, _ = _measured()
     others = measured(OTHERS)
-    assert sum(cosine >= scale.candidate for _, cosine in others) > len(OTHERS) / 2
-    wrong = [pair for pair, cosine in others if same_fact(pair.first, pair.second, cosine, scale)]
+    assert sum(cosine >= THRESHOLD for _, cosine in others) > len(OTHERS) / 2
+    wrong = [pair for pair, cosine in others if same_fact(pair.first, pair.second, cosine)]
     assert not wrong, wrong

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import itertools
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,7 +18,20 @@ from cems.settings import Settings
 from db import changes, lifecycle, memories, undoing
 from db.connect import Connection, Database
 from tests.conftest import FakeClock
-from tests.rewriting import answering, everything, gist, left, made, notes, project, remember, rows, run
+from tests.rewriting import (
+    Died,
+    answering,
+    dying,
+    everything,
+    gist,
+    left,
+    made,
+    notes,
+    project,
+    remember,
+    rows,
+    run,
+)  # fmt: skip
 
 QUEUE = (
     "Moved the job queue from Redis 7.2 to Postgres on 2026-11-22: Redis lost 40 jobs",
@@ -425,21 +437,6 @@ def test_a_dry_run_asks_nothing_and_writes_nothing(
     before = everything(db)
     job = run(db, few, clock, ScriptedGenerator(), dry=True)
     assert everything(db) == before and job.report.waiting == 5
-
-
-class Died(BaseException):
-    """The end of a process."""
-
-
-def dying(nth: int) -> Callable[[], None]:
-    """Ends the process when it passes a point for the nth time."""
-    passed = itertools.count(1)
-
-    def die() -> None:
-        if next(passed) == nth:
-            raise Died
-
-    return die
 
 
 @pytest.mark.parametrize("point", ["mid_reflection", "after_reflection"])

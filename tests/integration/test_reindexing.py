@@ -295,6 +295,7 @@ def test_the_model_that_answers(db: Database, clock: FakeClock) -> None:
         ({}, True),
         ({"shown_count": 9, "last_shown_at": dt.datetime(2026, 11, 1, tzinfo=dt.UTC)}, True),
         ({"layer": "reflection"}, True),
+        ({"kind": "context"}, True),
         ({"confidence": 0.5}, False),
         ({"used_count": 1}, False),
         ({"pinned": True}, False),

@@ -112,6 +112,14 @@ def test_an_index_that_misses_what_is_near_is_built_anew(
     assert (share := indexes.recall(db, MODEL, "now")) is not None and share > 0.97
 
 
+def test_an_error_of_any_kind_while_mending_is_raised_and_not_taken_for_success() -> None:
+    def broken() -> None:
+        raise RuntimeError("no thread for that")
+
+    with pytest.raises(RuntimeError, match="no thread"), indexes._in_thread(broken) as ended:
+        assert ended.wait(10)
+
+
 def test_an_index_that_is_nearly_empty_gives_its_space_back(
     db: Database, settings: Settings, clock: FakeClock, sql: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -142,9 +142,10 @@ def test_an_observer_that_waits_for_another_lives(
         )
         clock.ticks += 1  # the lease is to be renewed
         wait_until(lambda: manager.said("another observer took over"))
-        for _ in range(3):
-            clock.ticks += process.LOOPS["observing"] * 0.9
+        for _ in range(5):
+            manager.listen()
             manager.heard.clear()
+            clock.ticks += process.LOOPS["observing"] * 0.9
             wait_until(lambda: manager.said("WATCHDOG=1"))
         sql.execute("delete from lease")
         wait_until(lambda: sql.execute("select 1 from lease").fetchone())

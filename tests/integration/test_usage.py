@@ -313,7 +313,12 @@ def test_case_E42_a_memory_that_comes_back_in_transcripts_is_counted_and_not_lea
 
 
 def test_what_our_own_tools_gave_back_is_no_news(
-    db: Database, sql: Connection, settings: Settings, clock: FakeClock, memory: Memory, transcript: Transcript
+    db: Database,
+    sql: Connection,
+    settings: Settings,
+    clock: FakeClock,
+    memory: Memory,
+    transcript: Transcript,
 ) -> None:
     transcript.prompt("What do we know of the checkout queue?")
     transcript.call("mcp__cems__search", {"query": "checkout queue"})

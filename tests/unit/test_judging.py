@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 
-from cems.errors import BadAnswer, RateLimited
+from cems.errors import BadAnswer
 from cems.models import Kind
-from cems.providers import GenerateRequest
-from cems.providers.fake import ScriptedGenerator
 from maintenance import judging
 from maintenance.guards import Statement, why_apart
-from maintenance.judging import MOST_PAIRS, VERDICTS, Verdict, judge, judged, request
+from maintenance.judging import MOST_PAIRS, VERDICTS, Verdict, request, verdicts
 from tests.pairs import OTHERS, PAIRS
 
 NOON = dt.datetime(2026, 11, 3, 12, tzinfo=dt.UTC)
@@ -48,11 +46,9 @@ def answer(*verdicts: str) -> dict[str, Any]:
     return {"verdicts": [{"pair": n, "verdict": v, "reason": "so"} for n, v in enumerate(verdicts, 1)]}
 
 
-def always(verdict: Verdict) -> ScriptedGenerator:
-    def reply(asked: GenerateRequest) -> dict[str, Any]:
-        return answer(*[verdict] * asked.prompt.count(". first: "))
-
-    return ScriptedGenerator(default=reply)
+def judge(pairs: Sequence[judging.Pair], said: Verdict) -> list[Verdict]:
+    """What is accepted of a model that says the same of every pair."""
+    return [verdicts(answer(said), [pair])[0] for pair in pairs]
 
 
 ONE = (
@@ -60,43 +56,45 @@ ONE = (
     told("v1 endpoints are still in use by the mobile app", at=LATER),
 )
 TWO = (told("The dev database listens on port 5432"), told("The dev database listens on port 5433", at=LATER))
+BACKWARDS: tuple[tuple[judging.Pair, Verdict], ...] = (
+    (TWO, "first_supersedes"),
+    (TWO[::-1], "second_supersedes"),
+)
 
 
 def test_a_paraphrase_that_rules_cannot_connect_is_the_same_when_the_judge_says_so() -> None:
-    assert judge([ONE], always("same")) == ["same"]
+    assert judge([ONE], "same") == ["same"]
 
 
 def test_the_later_of_two_values_supersedes() -> None:
-    (one,) = judged(answer("second_supersedes"), [TWO])
-    assert (one.verdict, one.guard, one.overruled) == ("second_supersedes", "number", None)
+    assert judge([TWO], "second_supersedes") == ["second_supersedes"]
 
 
 def test_a_verdict_against_the_dates_is_no_contradiction() -> None:
     """It stays what it is, for whoever decides to see: as a contradiction the later one would count."""
-    for pair, said in ((TWO, "first_supersedes"), (TWO[::-1], "second_supersedes")):
-        (one,) = judged(answer(said), [pair])
-        assert (one.verdict, one.overruled) == (said, None)
+    for pair, said in BACKWARDS:
+        assert judge([pair], said) == [said]
 
 
 @pytest.mark.parametrize("verdict", ["first_supersedes", "second_supersedes", "contradiction"])
 def test_case_M59_an_unrelated_memory_is_never_retired(verdict: Verdict) -> None:
     pair = (told("Uploads are limited to 25 MB"), told("Jonas maintains the DNS zone", at=LATER))
-    assert judge([pair], always(verdict)) == ["different"]
+    assert judge([pair], verdict) == ["different"]
 
 
 def test_case_M56_a_fooled_judge_merges_nothing_that_a_guard_keeps_apart() -> None:
     pairs = [(of(pair.first), of(pair.second)) for pair in OTHERS]
-    verdicts = judge(pairs, always("same"))
+    found = judge(pairs, "same")
     guarded = [why_apart(pair.first, pair.second) is not None for pair in OTHERS]
     assert sum(guarded) > 0.92 * len(OTHERS)
-    for pair, verdict, apart in zip(OTHERS, verdicts, guarded, strict=True):
+    for pair, verdict, apart in zip(OTHERS, found, guarded, strict=True):
         assert verdict == ("different" if apart else "same"), pair
 
 
 def test_what_fooled_a_judge_before_has_a_guard_each() -> None:
     pairs = [(of(pair.first), of(pair.second)) for pair in OTHERS if pair.category == "attacks"]
     assert len(pairs) >= 20
-    assert judge(pairs, always("same")) == ["different"] * len(pairs)
+    assert judge(pairs, "same") == ["different"] * len(pairs)
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)
@@ -105,12 +103,12 @@ def test_another_project_is_never_touched(verdict: Verdict) -> None:
         of(PAIRS[0].first),
         dataclasses.replace(of(PAIRS[0].first), project_id=uuid.uuid4(), said_at=LATER),
     )
-    assert judge([pair], always(verdict)) == ["different"]
+    assert judge([pair], verdict) == ["different"]
 
 
 def test_what_was_not_shown_whole_is_not_the_same() -> None:
     long = "The queue is drained at night and filled in the morning. " * 50
-    assert judge([(told("Queue", long), told("Queue", long))], always("same")) == ["different"]
+    assert judge([(told("Queue", long), told("Queue", long))], "same") == ["different"]
 
 
 def test_a_memory_cannot_leave_its_place_in_the_request() -> None:
@@ -123,18 +121,10 @@ def test_a_memory_cannot_leave_its_place_in_the_request() -> None:
     assert evil not in asked.system and asked.purpose == "judging"
 
 
-def test_many_pairs_take_few_requests_and_keep_their_order() -> None:
-    generator = ScriptedGenerator([answer(*["different"] * MOST_PAIRS), answer("same", "different")])
-    verdicts = judge([ONE] * (MOST_PAIRS + 2), generator)
-    assert verdicts == ["different"] * MOST_PAIRS + ["same", "different"]
-    assert len(generator.requests) == 2
-    assert judge([], generator) == []
-
-
 def test_verdicts_may_come_in_any_order() -> None:
     data = answer("same", "second_supersedes")
     data["verdicts"].reverse()
-    assert judging.verdicts(data, [ONE, TWO]) == ["same", "second_supersedes"]
+    assert verdicts(data, [ONE, TWO]) == ["same", "second_supersedes"]
 
 
 @pytest.mark.parametrize("count", [0, MOST_PAIRS + 1])
@@ -186,15 +176,4 @@ def test_an_answer_that_is_not_one_verdict_for_every_pair_is_unusable(
     data = answer("same", "different")
     spoil(data)
     with pytest.raises(BadAnswer):
-        judge([ONE, TWO], ScriptedGenerator([data]))
-
-
-def test_a_provider_that_fails_is_heard() -> None:
-    with pytest.raises(RateLimited):
-        judge([ONE], ScriptedGenerator([RateLimited()]))
-
-
-def test_a_reason_is_short_and_on_one_line() -> None:
-    data = answer("different")
-    data["verdicts"][0]["reason"] = "because\n" * 200
-    assert len(judged(data, [ONE])[0].reason) <= judging.REASON_LIMIT
+        verdicts(data, [ONE, TWO])

@@ -24,6 +24,9 @@ from cems.providers.model_file import (
     SourceFailed,
     ensure_model,
 )
+from cems.settings import load
+from maintenance.job import Report
+from maintenance.start import Order, models
 from tests.local_model import model_folder
 
 
@@ -108,6 +111,20 @@ def test_many_at_once_fetch_once(tmp_path: Path) -> None:
         folders = list(pool.map(lambda _: ensure_model(tmp_path, sources=[shelf]), range(6)))
     assert set(folders) == {tmp_path / MODEL_NAME}
     assert shelf.asked == 1
+
+
+def test_maintenance_gives_signs_of_life_while_it_fetches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed() -> dict[PinnedFile, bytes]:
+        raise SourceFailed("closed")
+
+    monkeypatch.setattr("cems.providers.model_sources.DEFAULT_SOURCES", (Shelf("closed", closed),))
+    told: list[bool] = []
+    report = Report()
+    found = models(load({"CEMS_HOME": str(tmp_path)}), Order("reindexing"), report, lambda: told.append(True))
+    assert found == (None, None) and told == [True]
+    assert any(note.startswith("no embedder: ") for note in report.notes)
 
 
 KILLED = """

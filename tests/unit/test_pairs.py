@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cems.models import KINDS
-from maintenance.guards import Scale, Statement, same_fact, scale_of, why_apart
+from maintenance.guards import Statement, same_fact, why_apart
 from tests.pairs import DUPLICATES, OTHERS, PAIRS, Pair
 
-SCALE = Scale()
 COSINES = (0.92, 0.95, 0.986, 1.0)
 UNGUARDED = 0.07
 """The share of pairs of different facts that no guard names; the rules keep them apart all the same."""
@@ -47,7 +46,7 @@ def test_the_set_is_as_large_as_it_has_to_be() -> None:
 @pytest.mark.parametrize("pair", OTHERS, ids=str)
 def test_case_M56_different_facts_never_become_one(pair: Pair) -> None:
     for a, b in sides(pair):
-        assert not any(same_fact(a, b, cosine, SCALE) for cosine in COSINES)
+        assert not any(same_fact(a, b, cosine) for cosine in COSINES)
 
 
 def test_nearly_every_difference_has_a_guard() -> None:
@@ -59,12 +58,12 @@ def test_both_ways_round_it_is_the_same() -> None:
     for pair in PAIRS:
         a, b = pair.first, pair.second
         assert why_apart(a, b) == why_apart(b, a), pair
-        assert same_fact(a, b, 1.0, SCALE) == same_fact(b, a, 1.0, SCALE), pair
-        assert not (why_apart(a, b) and same_fact(a, b, 1.0, SCALE)), pair
+        assert same_fact(a, b, 1.0) == same_fact(b, a, 1.0), pair
+        assert not (why_apart(a, b) and same_fact(a, b, 1.0)), pair
 
 
 def test_case_M63_most_repetitions_are_recognised() -> None:
-    found = [pair for pair in DUPLICATES if same_fact(pair.first, pair.second, 1.0, SCALE)]
+    found = [pair for pair in DUPLICATES if same_fact(pair.first, pair.second, 1.0)]
     assert len(found) >= MERGED * len(DUPLICATES)
 
 
@@ -72,13 +71,13 @@ def test_a_statement_is_the_same_as_itself() -> None:
     for pair in PAIRS:
         for statement in (pair.first, pair.second):
             again = dataclasses.replace(statement)
-            assert same_fact(statement, again, 0.92, scale_of("any")), pair
+            assert same_fact(statement, again, 0.92), pair
 
 
-def test_below_the_scale_nothing_is_the_same() -> None:
+def test_below_the_threshold_nothing_is_the_same() -> None:
     for pair in DUPLICATES:
         for cosine in (0.919, 0.0, -1.0, float("nan")):
-            assert not same_fact(pair.first, pair.second, cosine, SCALE)
+            assert not same_fact(pair.first, pair.second, cosine)
 
 
 def changed(pair: Pair, pattern: re.Pattern[str], change: st.DataObject, new: str) -> Statement | None:
@@ -105,8 +104,8 @@ def _surrounds(text: str, at: int) -> bool:
 def test_another_number_is_another_fact(data: st.DataObject, pair: Pair, digit: int) -> None:
     other = changed(pair, NUMBER, data, rf"{digit + 1}\g<0>")
     if other is not None:
-        assert not same_fact(pair.first, other, 1.0, SCALE), (pair, other)
-        assert not same_fact(other, pair.first, 1.0, SCALE), (pair, other)
+        assert not same_fact(pair.first, other, 1.0), (pair, other)
+        assert not same_fact(other, pair.first, 1.0), (pair, other)
 
 
 @settings(max_examples=400, deadline=None)
@@ -114,8 +113,8 @@ def test_another_number_is_another_fact(data: st.DataObject, pair: Pair, digit: 
 def test_another_identifier_is_another_fact(data: st.DataObject, pair: Pair, letter: str) -> None:
     other = changed(pair, IDENTIFIER, data, rf"\g<0>{letter}")
     if other is not None:
-        assert not same_fact(pair.first, other, 1.0, SCALE), (pair, other)
-        assert not same_fact(other, pair.first, 1.0, SCALE), (pair, other)
+        assert not same_fact(pair.first, other, 1.0), (pair, other)
+        assert not same_fact(other, pair.first, 1.0), (pair, other)
 
 
 @settings(max_examples=600, deadline=None)
@@ -124,8 +123,8 @@ def test_a_denial_makes_another_fact(data: st.DataObject, pair: Pair, denial: st
     for new in (rf"\g<0> {denial}", rf"{denial} \g<0>"):
         other = changed(pair, VERB, data, new)
         if other is not None:
-            assert not same_fact(pair.first, other, 1.0, SCALE), (pair, other)
-            assert not same_fact(other, pair.first, 1.0, SCALE), (pair, other)
+            assert not same_fact(pair.first, other, 1.0), (pair, other)
+            assert not same_fact(other, pair.first, 1.0), (pair, other)
 
 
 @settings(max_examples=300, deadline=None)
@@ -144,9 +143,9 @@ def test_another_project_or_kind_is_another_fact(pair: Pair, kind: str, everywhe
 def test_any_text_is_read_without_an_error(title: str, body: str, other: str, kind: str) -> None:
     a, b = Statement(kind, None, title, body), Statement(kind, None, other, body)  # type: ignore[arg-type]
     assert why_apart(a, b) == why_apart(b, a)
-    assert same_fact(a, b, 1.0, SCALE) == same_fact(b, a, 1.0, SCALE)
+    assert same_fact(a, b, 1.0) == same_fact(b, a, 1.0)
     assert why_apart(a, a) is None
-    assert same_fact(a, a, 1.0, SCALE)
+    assert same_fact(a, a, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -168,8 +167,8 @@ def test_a_long_text_is_read_quickly(text: str) -> None:
     a, b = Statement("context", None, text, text), Statement("context", None, text + "x", text)
     started = time.process_time()
     why_apart(a, b)
-    assert same_fact(a, a, 1.0, SCALE)
-    assert not same_fact(a, b, 1.0, SCALE)
+    assert same_fact(a, a, 1.0)
+    assert not same_fact(a, b, 1.0)
     assert time.process_time() - started < 1.0
 
 
