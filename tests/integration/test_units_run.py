@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,7 @@ from db.connect import Connection, Database
 from observer import process, start
 from tests.conftest import FakeClock
 from tests.fault.here import running
+from tests.sample_sessions import copy_samples
 from tests.waiting import wait_until
 
 WATCHDOG_USEC = "8000000"
@@ -193,3 +195,27 @@ def test_the_embedded_database_is_started_watched_and_stopped(manager: Manager) 
         embedded.stop(manager.home, mode="immediate")
         if outside:
             shutil.rmtree(outside)
+
+
+def test_case_N89_a_service_that_knows_nothing_of_the_shell_goes_on_by_rules(
+    manager: Manager, config_dir: Path, home: Path
+) -> None:
+    assert copy_samples(config_dir.parent, {}) == config_dir
+    bare = {k: v for k, v in manager.environment.items() if k.startswith("CEMS_") or k == "CLAUDE_CONFIG_DIR"}
+    manager.environment = bare | {"CEMS_OBSERVER_IDLE_TIME": "0.1", "CEMS_OBSERVER_POLL_INTERVAL": "0.5"}
+    with ended(manager.start("cems-observer.service")) as process:
+        wait_until(lambda: manager.said("READY=1"))
+
+        def told() -> dict[str, Any]:
+            done = subprocess.run(
+                [sys.executable, "-I", "-m", "cems", "status", "--json"],
+                env=manager.environment | {"CEMS_HOME": str(home)},
+                capture_output=True,
+                check=False,
+            )
+            found: dict[str, Any] = json.loads(done.stdout)
+            return found
+
+        wait_until(lambda: told()["memories"]["total"] > 0, seconds=60)
+        assert told()["llm"]["written_by"] == "rules"
+        assert process.poll() is None, "it is no crash loop"

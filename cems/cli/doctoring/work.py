@@ -43,7 +43,7 @@ def _model(patient: Patient, llm: dict[str, Any]) -> Iterator[Finding]:
     if not patient.settings.gemini_api_key:
         yield ok(
             "model",
-            "none: memories are written by rules. With CEMS_GEMINI_API_KEY a model writes them better",
+            "none: memories are written by rules. With CEMS_GEMINI_API_KEY (services: in service.env) by a model",
         )
         return
     paused = [row for row in llm["today"] if row["waits_until"]]
