@@ -3,9 +3,7 @@ ask, do it, look whether it works, and say what comes next."""
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -193,35 +191,17 @@ def _do(steps: Sequence[Step], as_json: bool) -> None:
 def _verify(settings: Settings, parts: frozenset[plan.Part]) -> list[str]:
     """What does not work although everything is in place."""
     problems = []
-    if "hooks" in parts and (why := _hook_fails(settings)):
-        problems.append(f"the hook does not answer as it should: {why}")
+    if "hooks" in parts:
+        try:
+            hooks.ask(plan.python(), settings.home, "SessionStart", source="startup", cwd=str(settings.home))
+        except hooks.HookFailed as error:
+            problems.append(f"the hook: {error}")
     if "services" in parts and services.manager() == "systemd":
         problems += _not_running(settings)
     if "services" in parts and services.manager() == "launchd":
         labels = map(launchd.label, services.agents(settings, plan.python()))
         problems += [f"{label} is not loaded" for label in labels if services.agent_state(label) is None]
     return problems
-
-
-def _hook_fails(settings: Settings) -> str:
-    """Run the installed hook exactly as the agent does; why it is not right, or nothing."""
-    handler = hooks.handler(plan.python(), settings.home, "SessionStart")
-    given = json.dumps({"hook_event_name": "SessionStart", "source": "startup", "cwd": str(settings.home)})
-    try:
-        done = subprocess.run(
-            [handler["command"], *handler["args"]],
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=handler["timeout"],
-            check=False,
-        )
-        found = json.loads(done.stdout)
-    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
-        return f"{type(error).__name__}: {error}"
-    if done.returncode or not isinstance(found, dict) or "hookSpecificOutput" not in found:
-        return f"exit code {done.returncode}, {done.stdout[:80]!r}"
-    return ""
 
 
 def _not_running(settings: Settings) -> list[str]:

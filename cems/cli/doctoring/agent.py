@@ -55,29 +55,14 @@ def check_hook(patient: Patient) -> Iterator[Finding]:
     """It answers as the agent wants it, in time."""
     if not plan.installed(patient.settings)["hooks"]:
         return
-    handler = hooks.handler(patient.python, patient.settings.home, "SessionStart")
-    given = {"hook_event_name": "SessionStart", "source": "startup", "cwd": str(patient.settings.home)}
-    began = time.monotonic()
+    home, began = patient.settings.home, time.monotonic()
     try:
-        done = subprocess.run(
-            [handler["command"], *handler["args"]],
-            input=json.dumps(given).encode(),
-            capture_output=True,
-            timeout=handler["timeout"],
-            check=False,
-        )
-        event = json.loads(done.stdout)["hookSpecificOutput"]["hookEventName"]
-    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError) as error:
-        yield bad(
-            "hook",
-            f"it does not answer as it should: {type(error).__name__}",
-            "`cems install`; then `cems recall --health`",
-        )
+        hooks.ask(patient.python, home, "SessionStart", source="startup", cwd=str(home))
+    except hooks.HookFailed as error:
+        yield bad("hook", str(error), "`cems install`; then `cems recall --health`")
         return
     took = time.monotonic() - began
-    if done.returncode or event != "SessionStart":
-        yield bad("hook", f"exit code {done.returncode}, answer for {event}", "`cems install`")
-    elif took > SLOW:
+    if took > SLOW:
         yield warning(
             "hook",
             f"it took {took:.2f} s",

@@ -199,22 +199,15 @@ def _ask_hook(python: str, environment: Mapping[str, str], trial: Path, work: Pa
     """What the hook gives to a session with this prompt."""
     for path, content in hooks.copies(trial).items():
         hooks.write(path, content)
-    handler = hooks.handler(python, trial, "UserPromptSubmit")
-    given = {
-        "hook_event_name": "UserPromptSubmit",
-        "session_id": str(uuid.uuid4()),
-        "cwd": str(work),
-        "prompt": prompt,
-    }
     try:
-        done = subprocess.run(
-            [handler["command"], *handler["args"]],
-            env=dict(environment),
-            input=json.dumps(given).encode(),
-            capture_output=True,
-            timeout=handler["timeout"],
-            check=False,
+        return hooks.ask(
+            python,
+            trial,
+            "UserPromptSubmit",
+            environment=environment,
+            session_id=str(uuid.uuid4()),
+            cwd=str(work),
+            prompt=prompt,
         )
-        return str(json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"])
-    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError):
+    except hooks.HookFailed:
         return ""

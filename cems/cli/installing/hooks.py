@@ -6,12 +6,17 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import py_compile
+import subprocess
 import tempfile
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
+
+from cems.errors import CemsError
 
 EVENTS = ("UserPromptSubmit", "SessionStart", "SubagentStart")
 TIMEOUT = 5
@@ -32,6 +37,10 @@ LAUNCH = (
 )
 """The hook is imported, because a module is kept compiled. Its home is where its copy lies, unless the session says otherwise.
 Whatever goes wrong before the hook's own guards begin: an empty document and exit code 0."""
+
+
+class HookFailed(CemsError):
+    """The hook did not answer as the agent wants it."""
 
 
 def folder(home: Path) -> Path:
@@ -87,6 +96,37 @@ def handler(python: str, home: Path, event: str) -> dict[str, Any]:
         "args": ["-I", "-S", "-c", LAUNCH, str(folder(home)), event],
         "timeout": TIMEOUT,
     }
+
+
+def ask(
+    python: str, home: Path, event: str, *, environment: Mapping[str, str] | None = None, **given: str
+) -> str:
+    """Run the installed hook exactly as the agent does; the text it gives to the session.
+
+    Args:
+        environment: of the hook; this process's where None.
+        given: what the agent tells it besides the event's name.
+
+    Raises:
+        HookFailed: it did not answer as the agent wants it; says what it did.
+    """
+    run = handler(python, home, event)
+    try:
+        done = subprocess.run(
+            [run["command"], *run["args"]],
+            env=None if environment is None else dict(environment),
+            input=json.dumps({"hook_event_name": event, **given}).encode(),
+            capture_output=True,
+            timeout=run["timeout"],
+            check=False,
+        )
+        found = json.loads(done.stdout)["hookSpecificOutput"]
+        named, text = found["hookEventName"], str(found["additionalContext"])
+    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError) as error:
+        raise HookFailed(f"it does not answer as it should: {type(error).__name__}") from error
+    if done.returncode or named != event:
+        raise HookFailed(f"exit code {done.returncode}, answer for {named}")
+    return text
 
 
 def groups(python: str, home: Path) -> dict[str, dict[str, Any]]:
